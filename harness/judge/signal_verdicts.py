@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from harness.amounts import count, general
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, LevelEstimate, Modes
-from harness.judge.comparison.level_rules import EXACT, RULES
+from harness.judge.comparison.level_rules import EXACT, RULES, why_end_is_hidden
 from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING
 from harness.judge.history.changes import signal_share_of
 from harness.judge.history.precision import SURE, Rise
@@ -171,6 +171,8 @@ class _Level:
         figure = rule.prepare([launches])
         absent = rule.absent if all(figure(trial) is None for trial in launches) else rule.unusable
         is_absent = absent is rule.absent
+        if rule.of_whole_runs:
+            absent = next(filter(None, (why_end_is_hidden(self.name, trial) for trial in launches)), absent)
         if badness and (self.figures or not is_absent):
             return replace(plain, why=f"this version is bad: {badness}")
         if not self.figures:

@@ -523,15 +523,31 @@ def _is_whole_run(trial: Trial) -> bool:
     return trial.run_s is not None and not has_step_times(trial)
 
 
-def _at_the_end(*names: str) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of the sum of these counts at the end of whole runs, if growth cannot be judged in some."""
+SAMPLED_S = 1.0
+"""Shortest run of a command whose end its samples show: there are ten of them a second."""
+
+
+def why_end_is_hidden(name: str, trial: Trial) -> str:
+    """Return why a command, which is sampled from outside, does not show what is there at its end: the last sample of a
+    short one may be of its beginning, and files are counted now and then only. "" for other launches."""
+    if trial.facts.probes is None or "python" in trial.facts.probes or trial.run_s is None:
+        return ""
+    if name == "left":
+        return "the files of a command are not counted at its end"
+    return "it ends too soon for its samples to show its end" if trial.run_s < SAMPLED_S else ""
+
+
+def _at_the_end(name: str, *counted: str) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of a signal, the sum of these counts at the end of whole runs, if growth cannot be judged in
+    some."""
 
     def prepare(launches: Launches) -> LaunchFigure:
         is_judged = any(trial.is_one_figure or _is_whole_run(trial) for version in launches for trial in version)
 
         def figure(trial: Trial) -> float | None:
-            counts = trial.trace.counts if is_judged and trial.ran_to_its_end and trial.trace is not None else {}
-            own = [float(counts[name][-1]) for name in names if len(counts.get(name, ()))]
+            is_seen = is_judged and trial.ran_to_its_end and not why_end_is_hidden(name, trial)
+            counts = trial.trace.counts if is_seen and trial.trace is not None else {}
+            own = [float(counts[count][-1]) for count in counted if len(counts.get(count, ()))]
             return sum(own) if own else None
 
         return figure
@@ -609,7 +625,7 @@ RULES: Mapping[str, FigureRule] = {
     ),
     "held": FigureRule(
         usable=is_clean,
-        prepare=_at_the_end("open_files", "threads", "processes", "zombies"),
+        prepare=_at_the_end("held", "open_files", "threads", "processes", "zombies"),
         any_round=True,
         least=lambda launches: SIGNALS["held"].least / 2,
         absent="only growth with its steps is judged",
@@ -617,7 +633,7 @@ RULES: Mapping[str, FigureRule] = {
     ),
     "left": FigureRule(
         usable=is_clean,
-        prepare=_at_the_end("disk", "shm"),
+        prepare=_at_the_end("left", "disk", "shm"),
         any_round=True,
         least=lambda launches: SIGNALS["left"].least / 2,
         absent="only growth with its steps is judged",

@@ -342,6 +342,20 @@ def test_what_a_run_without_steps_holds_at_its_end_is_compared() -> None:
     assert launch_figure_of("held", [[short]])(short) == 802, "30 epochs are too few to judge their growth"
 
 
+def test_what_samples_do_not_show_of_a_command_s_end_is_not_called_good() -> None:
+    """A command of 0.2 s that kept 40 files open was good in 3 of 5 tries, by a sample from before it opened them."""
+    long = trial_of(steps=100)
+    assert long.trace is not None
+    columns = {name: values for name, values in long.trace.columns.items() if name != "step_s"}
+    counts = {"step": np.array([1.0]), "open_files": np.array([44.0]), "disk": np.array([0.0])}
+    long = replace(long, trace=replace(long.trace, columns=columns, counts=counts))
+    long = replace(long, facts=Facts(run_s=9.0, probes=("rss",)))
+    short = replace(long, facts=Facts(run_s=0.2, probes=("rss",)))
+    assert launch_figure_of("held", [[long]])(long) == 44
+    assert launch_figure_of("held", [[short]])(short) is None
+    assert launch_figure_of("left", [[long]])(long) is None
+
+
 def test_output_of_a_launch_that_was_cut_is_compared_by_the_sample() -> None:
     """A command that takes 9 s printed 100 times what one of 11 s prints, whose first round ends after 10 s."""
     cut = trial_of(steps=100, output=Printed(bytes=1000))
