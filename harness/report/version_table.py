@@ -18,6 +18,7 @@ from harness.model import (
     Observation,
     RunResult,
     SignalState,
+    SignalVerdict,
     Trials,
     grouped,
     unit_per,
@@ -343,6 +344,12 @@ _SIGNAL_COLUMNS = ("signal", "state", "oldest", "newest", "worst bad", "limit", 
 _WORST_FIRST: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
 
 
+def _rank(signal: SignalVerdict) -> tuple[int, bool]:
+    """Return a sort key, the worst first. A value that could not be judged comes before good ones."""
+    is_open = signal.seen == "none" and signal.value is not None and bool(signal.remedy)
+    return _WORST_FIRST.index("good" if is_open else signal.seen), not is_open
+
+
 def signal_table(row: Row) -> TextTable | None:
     """Return every signal of a row: its worst state over the versions with the reason, the figures of the oldest and
     the newest version that have one, the worst bad figure, and the largest change that is not ruled out. None without
@@ -353,7 +360,7 @@ def signal_table(row: Row) -> TextTable | None:
     per = verdicts[0].per if verdicts else "step"
     for name in signal_words.in_order(name for verdict in verdicts for name in verdict.signals):
         seen = [verdict.signals[name] for verdict in verdicts if name in verdict.signals]
-        worst = min(seen, key=lambda signal: _WORST_FIRST.index(signal.seen))
+        worst = min(seen, key=_rank)
         figures = [(signal_words.figure_of(name, one)[0], one.signals.get(name)) for one in verdicts]
         known = [value for value, _ in figures if value is not None]
         bad = [value for value, signal in figures if value is not None and signal is not None and signal.seen == "bad"]
@@ -369,7 +376,9 @@ def signal_table(row: Row) -> TextTable | None:
                 Box(text=f"{signal_words.MARKS[tone]} {signal_words.state_word(worst.seen)}", tone=tone),
                 *(signal_words.value_text(name, value, like=like, per=per) for value in ends),
                 signal_words.limit_text(name, next((each.limit for each in seen if each.limit is not None), None), per),
-                signal_words.visible_text(name, max(visible, default=None), per, value=max(known, default=None)),
+                signal_words.visible_text(name, max(visible, default=None), per, value=max(known, default=None))
+                if worst.seen != "none"
+                else "",
                 signal_words.reason(worst),
             )
         )

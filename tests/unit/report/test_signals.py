@@ -351,3 +351,16 @@ def test_a_change_that_is_not_confirmed_is_named_with_its_sizes() -> None:
     before, entry = (one_row(build.seen(build.flat(), step_time=signal)).cells[0] for signal in (old, new))
     assert signal_words.looks_bad_because(entry, before) == f"step time 4.00 → 7.00 ms: {why}"
     assert signal_words.looks_bad_because(entry, None) == f"step time 7.00 ms: {why}"
+
+
+def test_a_value_that_cannot_be_judged_in_one_version_is_not_good_in_the_table_of_signals() -> None:
+    """The table said `good`, `any change` ruled out, of an accuracy that the headline told to have fallen."""
+    name = "metrics.accuracy"
+    old = SignalVerdict(seen="good", value=0.91, limit=0.01, visible=0.0)
+    new = replace(old, seen="none", value=0.8, why="another result", remedy="`metrics: …` judges it")
+    entries = [one_row(build.seen(build.flat(), **{name: signal})).cells[0] for signal in (old, new)]
+    shown = tuple(version_table.Shown(tone="good", word="", figure="", result=entry) for entry in entries)
+    table = version_table.signal_table(version_table.Row(label="s", cells=shown))
+    assert table is not None
+    (told,) = (row for row in table.rows if row[0] == "accuracy")
+    assert (getattr(told[1], "text", ""), told[6]) == ("· not checked", "")
