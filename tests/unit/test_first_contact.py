@@ -750,6 +750,7 @@ def test_each_option_of_a_server_is_named_and_no_name_of_the_file_is_taken_for_o
     assert asked <= set(OPTIONS.values()) <= words
     assert option_of(("scenarios", "results"), ()) == option_of(("scenarios", "mounts", "program"), ()) == ""
     assert option_of(("scenarios", "port", "request", "json"), ()) == "--body"
+    assert [option_of(("series", "a", "install", place), ()) for place in (0, 1)] == ["", "--with"]
     assert option_of(("scenarios", "a", "params", "rate", 0), ()) == "--rate"
 
 

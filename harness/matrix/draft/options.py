@@ -27,6 +27,8 @@ def option_of(key: Sequence[str | int], mounts: Sequence[str]) -> str:
     inner = key[2:]  # the user never saw the names of the file's host, series and scenario, which may be any word
     if inner[:1] == ("mounts",) and len(inner) > 1:
         return mounts[int(inner[1])]
+    if inner[:2] == ("install", 0):  # the versions themselves
+        return ""
     return next((OPTIONS[step] for step in reversed(inner) if isinstance(step, str) and step in OPTIONS), "")
 
 

@@ -99,14 +99,18 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
 
 def _more_steps(entry: CellResult) -> str:
     """Return how longer launches would settle what is open: a program that ends by itself must do more, and any other
-    gets a larger budget. "" for launches that failed, and for a command that is ended, because it counts its own steps.
+    gets more time, if that ran out, or a larger budget. "" for launches that failed, and for a command that is ended,
+    because it counts its own steps.
     """
     if not entry.verdict.steps or entry.verdict.failed:
         return ""
     if any(trial.run_s is not None for trial in entry.trials):
         made = amounts.count(entry.verdict.steps, counted(entry.verdict.per))
         return f"; a longer run would settle it, because the program ends by itself after {made}"
-    return "" if entry.cell.variant.scenario.command else "; more steps (`budget`) would settle it"
+    scenario = entry.cell.variant.scenario
+    if scenario.steps.time_s is not None and entry.verdict.steps < scenario.steps.budget:
+        return "; more time (`steps: {time: …}`, or `--step-time` of `try`) would settle it"
+    return "" if scenario.command else "; more steps (`budget`) would settle it"
 
 
 def _fails_alone(result: RunResult) -> Iterator[Cell]:
