@@ -21,7 +21,7 @@ from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
-from harness.judge.history.transitions import ALIKE, outcome_states, perhaps_frequent
+from harness.judge.history.transitions import ALIKE, bad_along, outcome_states, perhaps_frequent
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -342,9 +342,7 @@ def _failing_besides(cells: Sequence[CellResult], changes: Sequence[Change]) -> 
     """Return the cells whose launches agree on a failure, although none of the changes of the outcome is about them."""
     if not changes:
         return []
-    begun = {change.after: change.kind != "first_fixed" for change in changes}
-    bad = changes[0].kind == "first_fixed"
-    told = [bad := begun.get(at, bad) for at in range(len(cells))]
+    told = bad_along(range(len(cells)), changes)
     between = {at for change in changes for at in change.untestable}
     return [
         cell

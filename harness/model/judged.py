@@ -225,6 +225,11 @@ class Effect:
     unit: str
     ci: Interval | None = None
 
+    @property
+    def bounds(self) -> Interval:
+        """Return the interval, or the value as both ends of one if it is exact."""
+        return self.ci or (self.value, self.value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Change:

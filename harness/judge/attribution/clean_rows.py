@@ -115,7 +115,7 @@ def _grows_less(cell: CellVerdict, metric: Metric, effect: Effect) -> bool:
     signal = cell.of(metric)
     if signal.value is None:
         return signal.seen == "good" or (metric == "memory" and cell.verdict in GOOD)
-    return (signal.ci or (0.0, signal.value))[1] < (effect.ci or (effect.value, 0.0))[0]
+    return (signal.ci or (0.0, signal.value))[1] < effect.bounds[0]
 
 
 def _changes_less(old: CellVerdict, new: CellVerdict, finding: Finding) -> bool:
@@ -125,7 +125,7 @@ def _changes_less(old: CellVerdict, new: CellVerdict, finding: Finding) -> bool:
         return after.seen == "good"
     if before.apart or after.apart:
         return False
-    bounds = effect.ci or (effect.value, effect.value)
+    bounds = effect.bounds
     sides = [(each.value or 0.0, each.ci or (each.value or 0.0, each.value or 0.0)) for each in (before, after)]
     if effect.unit == "ratio":
         if min(low for _, (low, _) in sides) <= 0 or min(bounds) <= 0:

@@ -86,13 +86,9 @@ def _rise(episode: Episode, on_lane: Sequence[Episode]) -> Interval | None:
     milder = next(
         (one.finding.effect for one in on_lane if one.depth == episode.depth - 1 and _meet(one, episode)), None
     )
-    least, most = _bounds(effect)
-    low, high = (0.0, 0.0) if milder is None else _bounds(milder)
+    least, most = effect.bounds
+    low, high = (0.0, 0.0) if milder is None else milder.bounds
     return max(least - high, 0.0), max(most - low, 0.0)
-
-
-def _bounds(effect: Effect) -> Interval:
-    return effect.ci or (effect.value, effect.value)
 
 
 def _meet(one: Episode, other: Episode) -> bool:
@@ -419,6 +415,6 @@ def _in_reason(cause: Effect | None, effect: Effect | None) -> bool:
 
 def _size(effect: Effect, *, most: bool) -> float:
     """Return the largest or smallest size within the interval of an effect; the size of a ratio is its absolute log."""
-    ends = [effect.value, *(effect.ci or ())]
+    ends = [effect.value, *effect.bounds]
     sizes = [abs(math.log(end)) if end > 0 else math.inf for end in ends] if effect.unit == "ratio" else ends
     return max(sizes) if most else min(sizes)

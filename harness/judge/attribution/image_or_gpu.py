@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from harness.judge.history.transitions import UNTOLD
+from harness.judge.history.transitions import UNTOLD, bad_along
 from harness.model import (
     FAILURES,
     SIGNALS,
@@ -264,7 +264,7 @@ def row_states(
     slower = [cell.id in known and sign in known[cell.id].verdict.verdicts for cell in row.cells]
     return tuple(
         state if ok and version not in unclear and (state or not slow) else None
-        for version, ok, slow, state in zip(versions, judged, slower, _history(versions, own), strict=True)
+        for version, ok, slow, state in zip(versions, judged, slower, bad_along(versions, own), strict=True)
     )
 
 
@@ -305,14 +305,3 @@ def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
         return (not failed or own in verdict.verdicts) and not (sign == "memory" and verdict.grows_slowly())
     is_measured = sign not in ("step_time", "peak_memory") or verdict.of(sign).value is not None
     return is_measured and not failed
-
-
-def _history(versions: Sequence[str], findings: Sequence[Finding]) -> list[bool]:
-    """Return, for each version, whether the findings make it bad."""
-    changes = {finding.after: finding.kind != "first_fixed" for finding in findings}
-    first = next((changes[version] for version in versions if version in changes), True)
-    bad, states = not first, []
-    for version in versions:
-        bad = changes.get(version, bad)
-        states.append(bad)
-    return states
