@@ -155,7 +155,7 @@ def _length(run: CellRun, row: Sequence[CellRun], proposal: Proposal) -> Length:
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
     all_whole = proposal.depth == "whole"
-    whole = needs_whole_budget(trials, limits=limits, steps=steps, depth=proposal.depth)
+    whole = needs_whole_budget(trials, limits=limits, steps=steps, depth=proposal.depth) or _ends_by_itself(row)
     usual_s = which_launches.usual_step_s([other.measured for other in row]) if proposal.shortens else None
     if scenario.limits.exit_only or limits.of("step_time") is None or usual_s is None:
         return Length(whole=whole)
@@ -168,6 +168,14 @@ def _length(run: CellRun, row: Sequence[CellRun], proposal: Proposal) -> Length:
             whole=True, job=_job(steps, last_s=max(LEAST_MEMORY_S, which_launches.SLOW * usual_s * steps.budget))
         )
     return Length(whole=whole and own_s is None, job=_job(steps, first_s=first_s), usual_s=usual_s, own_s=own_s)
+
+
+def _ends_by_itself(row: Sequence[CellRun]) -> bool:
+    """Return whether a command without steps ends by itself, as far as its launches show: it is compared by its whole
+    run, so that each launch has to make it."""
+    scenario = row[0].cell.variant.scenario
+    ran = [trial for run in row for trial in run.measured if trial.ended_well]
+    return scenario.is_sampled and (not ran or any(trial.ran_to_its_end for trial in ran))
 
 
 def _with_lines(length: Length, run: CellRun, row: Sequence[CellRun]) -> Length:

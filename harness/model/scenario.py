@@ -324,6 +324,11 @@ class Scenario(FromFile):
         return self.script is not None or self.is_program
 
     @property
+    def is_sampled(self) -> bool:
+        """Return whether it is a command without steps, of which samples are taken."""
+        return bool(self.command) and self.step_pattern is None
+
+    @property
     def compares_times(self) -> bool:
         """Return whether any time that its launches measure is compared between versions."""
         return not self.limits.exit_only and any(self.limits.of(name) is not None for name in TIMES)

@@ -85,8 +85,8 @@ def queue(rows: list[RowRun], **given: Any) -> RowQueue:
 STEPS = Steps(first=500, budget=1000)
 
 
-def row(versions: int, *, limits: Limits | None = None, is_program: bool = False) -> list[CellRun]:
-    fields = {"program" if is_program else "script": Path("s.py"), "steps": STEPS, "limits": limits or Limits()}
+def row(versions: int, *, limits: Limits | None = None, **job: Any) -> list[CellRun]:
+    fields = {**(job or {"script": Path("s.py")}), "steps": STEPS, "limits": limits or Limits()}
     cells = [a_cell(str(number), **fields) for number in range(versions)]
     return [CellRun(cell=cell, prepared=_ready(cell.image)) for cell in cells]
 

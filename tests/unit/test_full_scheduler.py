@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def test_versions_go_on_together_until_the_comparison_is_clear(noise: float, lau
 
 def test_a_program_that_fails_once_in_its_setup_is_launched_until_that_is_settled() -> None:
     """One failure before the first step was left as it is, though the judge calls it bad."""
-    runs = row(2, is_program=True)
+    runs = row(2, program=Path("s.py"))
     runs[1].trials.append(launched(runs[1], 0, end="setup", last_step=0, trace=None))
     play(row_run(runs, asked=Trials(least=2, most=6)), launched)
     assert len(runs[1].trials) > 3
@@ -124,7 +125,7 @@ def test_a_crash_before_the_first_step_of_a_whole_run_is_named_at_the_first_call
         trace = Trace(step=np.array([1.0]), columns={"rss_kib": np.array([4e4])})
         return launched(run, number, trace=trace, **whole)
 
-    runs = row(2, is_program=True)
+    runs = row(2, program=Path("s.py"))
     play(row_run(runs, asked=Trials(least=3, most=6)), measure)
     assert [len(run.measured) for run in runs] == [5, 2], "four and a confirming one: no luck after two failures"
 
@@ -238,15 +239,24 @@ def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
 @pytest.mark.parametrize("times", [False, True])
 def test_the_oldest_version_shows_its_steps_before_others_run_beside_it(times: bool) -> None:
     """With `step_time: none` a newer version started before the oldest one had shown a step, and had others."""
-    runs = row(3, limits=None if times else Limits(signals=dict.fromkeys(TIMES)), is_program=True)
+    runs = row(3, limits=None if times else Limits(signals=dict.fromkeys(TIMES)), program=Path("s.py"))
     first, *later = play(row_run(runs, asked=Trials(least=2, most=2)), launched)
     assert names(first) == ({"0", "1", "2"} if times else {"0"})
     assert [names(batch) for batch in later] == ([{"0", "1", "2"}] if times else [{"1", "2"}, {"0", "1", "2"}])
 
 
+@pytest.mark.parametrize(("run_s", "whole"), [(12.0, True), (None, False)], ids=["ends by itself", "never ends"])
+def test_a_command_without_steps_that_ends_by_itself_always_runs_to_its_end(run_s: float | None, whole: bool) -> None:
+    """A launch of a command that took 18 s instead of 12 was ended after 10 s, because its memory was flat: good."""
+    runs = row(2, command=("bench",))
+    runs[0].trials.append(launched(runs[0], 1, facts={"run_s": run_s}))
+    asked = Proposal(kind="round", runs=tuple(runs), depth="brief")
+    assert [length_of(run, runs, asked).whole for run in runs] == [whole] * 2
+
+
 def test_only_versions_that_are_as_old_show_which_lines_are_steps() -> None:
     """A newer image that arrived first gave its flood of output to the oldest version as its steps."""
-    runs = row(3, is_program=True)
+    runs = row(3, program=Path("s.py"))
 
     def hints() -> list[str | None]:
         asked = Proposal(kind="round", runs=tuple(runs))

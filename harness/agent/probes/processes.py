@@ -271,15 +271,17 @@ def written_bytes():
 
 
 MOVED = {"bytes_read": b"rchar", "bytes_written": b"wchar"}  # the fields of a look, and those of the kernel
+NOTHING = {}
 
 
-def moved_since(before, pids):
-    """Return what `_io_sums` of MOVED returns for these processes now, less `before` ({}: nothing), at least 0: a child
-    that is left to the supervisor takes its bytes with it. None if one of both is unreadable."""
+def moved_since(before, pids, ended=NOTHING):
+    """Return what `_io_sums` of MOVED returns for these processes now, with those of a process that has `ended`, less
+    `before` ({}: nothing), at least 0: a child that is left to the supervisor takes its bytes with it. None if any of
+    them is unreadable."""
     now = _io_sums(pids, MOVED)
-    if now is None or before is None:
+    if now is None or before is None or ended is None:
         return None
-    return {name: max(0, now[name] - before.get(name, 0)) for name in now}
+    return {name: max(0, now[name] + ended.get(name, 0) - before.get(name, 0)) for name in now}
 
 
 def _io_sums(pids, names):

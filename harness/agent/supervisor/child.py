@@ -75,12 +75,14 @@ def let_agent_in(root, program, link, modules):
 
 class Child(object):
     """A started process. `death` is None while it lives; `output` is a non-blocking fd with its stdout and stderr.
-    `orphans_killed`: the signals that ended processes whose parent had gone."""
+    `orphans_killed`: the signals that ended processes whose parent had gone. `moved`: what it and its reaped children
+    had read and written when it ended ({}: it lives; None: unreadable)."""
 
     def __init__(self, root, command, folder, inherited=()):
         """Start the command in a folder. Raises OSError if it cannot be started."""
         self.death = None
         self.orphans_killed = []
+        self.moved = {}
         self._start = os.fsencode(os.path.join(root, "start.py"))
         self._shared_before = {SHARED + name for name in processes.listed(SHARED)}
         self._process = subprocess.Popen(
@@ -101,11 +103,14 @@ class Child(object):
         """Collect the exit status of the child and of the orphans that the supervisor adopted, if they are dead."""
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if ended is None:
                 return
+            if ended.si_pid == self.pid:
+                self.moved = processes.moved_since({}, [self.pid])  # the kernel forgets it with the process
+            pid, status, usage = os.wait4(ended.si_pid, os.WNOHANG)
             if pid != self.pid and os.WIFSIGNALED(status):
                 self.orphans_killed.append(os.WTERMSIG(status))
             if pid == self.pid:

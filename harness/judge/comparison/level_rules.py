@@ -23,13 +23,13 @@ from harness.judge.comparison.which_launches import (
     at_least,
     common_steps,
     ended_as_slow,
-    has_step_times,
     is_clean,
     is_measured,
     is_timed,
     is_undisturbed,
     is_warm,
     is_whole,
+    is_whole_run,
     last_step,
     longest_steps,
     paced_steps,
@@ -408,7 +408,7 @@ def _looked_at(name: str, *, enough: float = 0.0) -> Callable[[Launches], Launch
         def per_step(trial: Trial) -> float | None:
             values = _looks(trial, name) if is_enough else {}
             step = common or max(values, default=0)
-            return values[step] / (1 if _is_whole_run(trial) else step) if step in values and step else None
+            return values[step] / (1 if is_whole_run(trial) else step) if step in values and step else None
 
         return per_step
 
@@ -416,15 +416,20 @@ def _looked_at(name: str, *, enough: float = 0.0) -> Callable[[Launches], Launch
 
 
 def _least_cpu(launches: Launches) -> float:
-    """Return SHORTEST_CPU_S per step, up to the same look as the figure; if none is common, up to that of the shortest
-    launch; without launches, over the default budget of steps.
+    """Return SHORTEST_CPU_S in whole runs, else per step, up to the same look as the figure; if none is common, up to
+    that of the shortest launch; without launches, over the default budget of steps.
     """
+    if _are_whole_runs(launches):
+        return SHORTEST_CPU_S
     last = [max(looks) for version in launches for trial in version if (looks := _looks(trial, "cpu_s"))]
     return SHORTEST_CPU_S / (_common_look(launches, "cpu_s") or min(last, default=0) or Steps.budget)
 
 
 def _common_look(launches: Launches, name: str) -> int:
-    """Return the step of the last look with this figure that all launches took; 0 if they took none in common."""
+    """Return the step of the last look with this figure that all launches took; 0 if they took none in common, or if
+    they are whole runs, which are compared as a whole."""
+    if _are_whole_runs(launches):
+        return 0
     steps = [set(looks) for version in launches for trial in version if (looks := _looks(trial, name))]
     return max(set.intersection(*steps), default=0) if steps else 0
 
@@ -515,12 +520,7 @@ def _least_output(launches: Launches) -> float:
 def _are_whole_runs(launches: Launches) -> bool:
     """Return whether there are launches, and all of them are whole runs without steps."""
     trials = [trial for version in launches for trial in version]
-    return bool(trials) and all(map(_is_whole_run, trials))
-
-
-def _is_whole_run(trial: Trial) -> bool:
-    """Return whether the launch ran to its own end and has no steps, only samples."""
-    return trial.run_s is not None and not has_step_times(trial)
+    return bool(trials) and all(map(is_whole_run, trials))
 
 
 SAMPLED_S = 1.0
@@ -542,7 +542,7 @@ def _at_the_end(name: str, *counted: str) -> Callable[[Launches], LaunchFigure]:
     some."""
 
     def prepare(launches: Launches) -> LaunchFigure:
-        is_judged = any(trial.is_one_figure or _is_whole_run(trial) for version in launches for trial in version)
+        is_judged = any(trial.is_one_figure or is_whole_run(trial) for version in launches for trial in version)
 
         def figure(trial: Trial) -> float | None:
             is_seen = is_judged and trial.ran_to_its_end and not why_end_is_hidden(name, trial)

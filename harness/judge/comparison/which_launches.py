@@ -36,6 +36,11 @@ def has_step_times(trial: Trial) -> bool:
     return not trial.output.buffered and trial.figures("step_s") is not None
 
 
+def is_whole_run(trial: Trial) -> bool:
+    """Return whether the launch ran to its own end and has no steps, only samples."""
+    return trial.run_s is not None and not has_step_times(trial)
+
+
 def per_of(trials: Sequence[Trial]) -> Per:
     """Return what the rates of these launches are counted by. A step of which only the output tells is a line."""
     kinds = {trial.facts.step_kind for trial in trials}
@@ -61,7 +66,7 @@ def is_timed(trial: Trial, steps: Steps) -> bool:
 
 def is_undisturbed(trial: Trial, steps: Steps) -> bool:
     """Return whether the processor time can be compared: as step times, or that of a whole run without steps."""
-    return is_timed(trial, steps) or (trial.is_one_figure and is_clean(trial, steps) and not trial.unsteady)
+    return is_timed(trial, steps) or (is_whole_run(trial) and is_clean(trial, steps) and not trial.unsteady)
 
 
 def is_whole(trial: Trial, steps: Steps) -> bool:

@@ -327,6 +327,26 @@ def test_a_step_that_moves_a_hundred_times_as_many_bytes_is_seen(name: str) -> N
     assert figure(version(40)[0]) == SIGNALS[name].least / 10, "what the agent itself reads is no difference"
 
 
+def test_whole_runs_are_compared_at_their_ends() -> None:
+    """The bytes and the processor time of a longer run were compared up to the last sample of the shorter one."""
+
+    def run(*looks: tuple[int, float]) -> Trial:
+        made = trial_of(steps=looks[-1][0])
+        assert made.trace is not None
+        columns = {name: values for name, values in made.trace.columns.items() if name != "step_s"}
+        seen = tuple(Look(step=step, values={"cpu_s": figure, "bytes_read": 1e8 * figure}) for step, figure in looks)
+        return replace(
+            made, trace=replace(made.trace, columns=columns, looks=seen), facts=Facts(run_s=looks[-1][0] / 10)
+        )
+
+    short, long = run((100, 5.0), (121, 6.0)), run((100, 5.0), (181, 9.0))
+    for name in ("cpu_time", "bytes_read"):
+        launches = [[short] * 2, [long] * 2]
+        assert usable(name, launches, steps=Steps()) == launches
+        figure = launch_figure_of(name, launches)
+        assert figure(long) == 1.5 * (figure(short) or 0)
+
+
 def test_what_a_run_without_steps_holds_at_its_end_is_compared() -> None:
     """A program that printed no counter left 799 files open, and nothing of it was judged."""
     stepping = trial_of(steps=100)

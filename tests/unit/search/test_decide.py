@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -224,7 +225,7 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
 
 def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions() -> None:
     """A search blamed a version that fails before its first step, as the baseline does."""
-    runs = row(3, is_program=True)
+    runs = row(3, program=Path("s.py"))
     for run, steps in zip(runs, (0, 0, 1000), strict=True):
         run.trials.extend(trial(number, end="completed" if steps else "setup", steps=steps) for number in range(2))
     searched = row_run(runs, asked=Trials(least=2, most=2))
