@@ -336,23 +336,20 @@ def _of_other_kind(mounts: Sequence[Mount], why: str) -> Mount | None:
 
 
 OTHER_KIND = re.compile(r"not a directory", re.IGNORECASE)
-ABSENT_SOURCE = re.compile(r"does not exist|no such file", re.IGNORECASE)
+ABSENT_SOURCE = re.compile(r"does not exist", re.IGNORECASE)
 
 
-def exists(client: docker.DockerClient, image_id: str, path: Path, *, starts: bool) -> bool:
-    """Return whether the engine's host has a path, by a container without a program. Docker refuses to create it if the
-    path is missing, and Podman to start it (`starts`). Raises any error of the SDK."""
-    probe = mounted([Mount(source=path, at="/data")])
+def exists(client: docker.DockerClient, image_id: str, path: Path, *, from_root: bool) -> bool:
+    """Return whether the engine's host has a path, by a container that never starts. Docker refuses to create it if the
+    path is missing. Podman makes the path, so it is asked for the header of the file, `from_root`: below the mounted
+    root of its host. Raises any error of the SDK."""
+    probe, api = mounted([Mount(source=Path("/") if from_root else path, at="/data")]), client.api
     try:
         with created(client, image_id, ["never"], purpose="mounts", host_config=probe) as container_id:
-            if starts:
-                client.api.start(container_id)
-            return True
+            url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
+            return not from_root or bool(api.head(url, params={"path": f"/data{path}"}, timeout=api.timeout).ok)
     except APIError as error:
-        why = explanation(error)
-        if starts and str(path) not in why:  # what is missing is the program
-            return True
-        if ABSENT_SOURCE.search(why):
+        if ABSENT_SOURCE.search(explanation(error)):
             return False
         raise
 

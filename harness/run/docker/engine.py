@@ -12,7 +12,7 @@ from typing import Any
 
 import docker
 
-from harness.errors import EngineUnreachable, ImageUnavailable
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.model import Build, Graft, Host, Image, Install, Prepared, Pull, Varied
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
@@ -252,10 +252,13 @@ class DockerEngine:
     def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
         with engine_errors(self._place):
             lease.make_empty_image(self._client)
-            starts = str(self.facts["engine"]).startswith("podman")
+            podman = str(self.facts["engine"]).startswith("podman")
+            if podman and (named := next((path for path in paths if "," in str(path)), None)):
+                remedy = "give it a name without one, or mount the folder above it"
+                raise InfrastructureError(f"{named}: Podman mounts no path with a comma; {remedy}", place=self._place)
             return tuple(
                 path for path in paths
-                if not containers.exists(self._client, lease.EMPTY_IMAGE, path, starts=starts)
+                if not containers.exists(self._client, lease.EMPTY_IMAGE, path, from_root=podman)
             )  # fmt: skip
 
     def condition(self, say: Say) -> HostCondition:
