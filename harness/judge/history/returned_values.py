@@ -160,19 +160,31 @@ def judge_values(
 ) -> Mapping[str, Values]:
     """Judge each number that the scenario returned or the matrix file limits, by signal (`metrics.NAME`). `again`: the
     launches of A/A replicates of each version; `apart`: the versions whose launches all ran under other conditions."""
-    clean, again = (
-        [[trial for trial in version if is_clean(trial, steps)] for version in each]
-        for each in (launches, again or [[] for _ in launches])
+    metrics = _metrics(launches, again or [[] for _ in launches], limits=limits, steps=steps, apart=apart)
+    return {metric.signal: metric.judged() for metric in metrics}
+
+
+def differs_at_its_end(launches: Launches, *, limits: Limits, steps: Steps) -> bool:
+    """Return whether a number that launches which stop early do not reach, such as the accuracy that a program prints
+    at its end, seems to differ between versions. Only whole launches can settle that."""
+    metrics = _metrics(launches, [[] for _ in launches], limits=limits, steps=steps)
+    return any(metric.is_late and metric.seems_to_differ for metric in metrics)
+
+
+def _metrics(
+    launches: Launches, again: Launches, *, limits: Limits, steps: Steps, apart: Collection[int] = ()
+) -> list[_Metric]:
+    """Return each number that the scenario returned or the matrix file limits, by name."""
+    clean, others = (
+        [[trial for trial in version if is_clean(trial, steps)] for version in each] for each in (launches, again)
     )
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
-    return {
-        f"{METRIC_PREFIX}{name}": _Metric(
-            name=name, given=limit, launches=launches, clean=clean, again=again, apart=apart
-        ).judged()
+    return [
+        _Metric(name=name, given=limit, launches=launches, clean=clean, again=others, apart=apart)
         for name in sorted(returned | set(given))
         if (limit := given.get(name)) is None or limit.rule != "none"
-    }
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,39 +213,63 @@ class _Metric:
         return [[_rows(trial, self.name, last=common) for trial in version] for version in self.clean]
 
     @cached_property
+    def is_late(self) -> bool:
+        """Return whether some launches ended before the first of these numbers was due."""
+        every = [trial for version in self.clean for trial in version]
+        firsts = [at for trial in every if (at := first_step(trial, self.name)) is not None]
+        return bool(firsts) and min(last_step(trial.trace) for trial in every) < min(firsts)
+
+    @cached_property
+    def reached(self) -> float:
+        """Return the number of steps that most launches made: the first round is brief, and an end that differs comes
+        late. Of a number that comes later than that, all that there is counts."""
+        return math.inf if self.is_late else reached_steps(self.clean)
+
+    def _is_long(self, trial: Trial) -> bool:
+        return first_step(trial, self.name) is not None if self.is_late else last_step(trial.trace) >= self.reached
+
+    @cached_property
     def long(self) -> Launches:
-        """Return the launches that made as many steps as most: the first round is brief, and an end that differs comes
-        late."""
-        reached = reached_steps(self.clean)
-        return [[trial for trial in version if last_step(trial.trace) >= reached] for version in self.clean]
+        """Return the launches that made the steps that are `reached`."""
+        return [[trial for trial in version if self._is_long(trial)] for version in self.clean]
 
     @cached_property
     def long_rows(self) -> Sequence[Sequence[Floats]]:
-        reached = reached_steps(self.clean)
-        return [[_rows(trial, self.name, last=reached) for trial in version] for version in self.long]
+        return [[_rows(trial, self.name, last=self.reached) for trial in version] for version in self.long]
 
     @cached_property
     def known(self) -> Sequence[Sequence[Floats]]:
         """Return the `long_rows` that have a number, and those of A/A replicates."""
-        reached = reached_steps(self.clean)
         known = []
         for own, again in zip(self.long_rows, self.again, strict=True):
-            others = (_rows(trial, self.name, last=reached) for trial in again if last_step(trial.trace) >= reached)
+            others = (_rows(trial, self.name, last=self.reached) for trial in again if self._is_long(trial))
             known.append([values for values in (*own, *others) if np.isfinite(values).any()])
         return known
 
     @cached_property
     def exact(self) -> Sequence[Floats | None]:
-        """Return the numbers of each version of which all launches that have any, at least AGREE, have the same."""
+        """Return the numbers of each version of which all launches that have any, at least AGREE, have the same. If
+        they are the same in all launches of all versions, those of one launch are enough."""
+        known, every = self.known, [values for own in self.known for values in own]
+        enough = 1 if all(same_values(every[0], other) for other in every[1:]) and len(every) >= AGREE else AGREE
         return [
-            own[0] if len(own) >= AGREE and all(same_values(own[0], other) for other in own[1:]) else None
-            for own in self.known
+            own[0] if len(own) >= enough and all(same_values(own[0], other) for other in own[1:]) else None
+            for own in known
         ]
 
     @cached_property
     def is_noisy(self) -> bool:
         """Return whether the launches of any version differ."""
         return any(len(own) >= AGREE and values is None for own, values in zip(self.known, self.exact, strict=True))
+
+    @property
+    def seems_to_differ(self) -> bool:
+        """Return whether versions have other numbers, beyond the limit if they vary between launches."""
+        every = [values for own in self.known for values in own]
+        if not self.is_noisy:
+            return not all(same_values(every[0], other) for other in every[1:])
+        levels = [float(np.mean([late_value(values) for values in own])) for own in self.known if own]
+        return self.rule is not None and max(levels) - min(levels) > self.rule.limit * max(map(abs, levels))
 
     @cached_property
     def largest(self) -> float:
@@ -295,12 +331,13 @@ class _Metric:
         return bool(self.nan[place]) and False in self.nan
 
     def judged(self) -> Values:
-        rows, exact, is_noisy = self.rows, self.exact, self.is_noisy
+        exact, is_noisy = self.exact, self.is_noisy
+        launches, rows = (self.long, self.long_rows) if self.is_late else (self.clean, self.rows)
         visible: float | None = 0.0
         varies, lost = self._no_longer_exact()
         if is_noisy:
-            changes, observed, visible = self._of_noisy(self.clean, rows, usual_value)
-            if self.limit is None and not changes:
+            changes, observed, visible = self._of_noisy(launches, rows, usual_value)
+            if self.limit is None and not changes and not self.is_late:
                 late = self._of_noisy(self.long, self.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
             changes = [one for one in changes if not any(one.after == each.after for each in varies)]

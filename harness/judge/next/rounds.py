@@ -21,6 +21,7 @@ from harness.judge.comparison.noise import noise_of
 from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.precision import differs_late, wants_round
+from harness.judge.history.returned_values import differs_at_its_end
 from harness.judge.history.transitions import wants_launches
 from harness.judge.launches import AGREE, limits_of_version
 from harness.judge.trace.trace_verdict import is_brief
@@ -59,10 +60,16 @@ def propose_rounds(row: RowRun) -> Proposal:
         return _done(row)
     if proposal.kind != "replicate":  # which repeats a round that the others made
         row.kinds[proposal.round] = proposal.kind
-    scenario, measured = _scenario(row), [run.measured for run in row.cells]
-    late = not scenario.limits.exit_only and differs_late(measured, limits=scenario.limits, steps=scenario.steps)
-    depth = "whole" if late or row_fails_late(row.cells) else proposal.depth
+    depth = "whole" if _shows_late(row) or row_fails_late(row.cells) else proposal.depth
     return replace(proposal, depth=depth, shortens=True)
+
+
+def _shows_late(row: RowRun) -> bool:
+    """Return whether versions seem to differ in what launches that stop early do not show."""
+    limits, steps, measured = _scenario(row).limits, _scenario(row).steps, [run.measured for run in row.cells]
+    return not limits.exit_only and any(
+        differs(measured, limits=limits, steps=steps) for differs in (differs_late, differs_at_its_end)
+    )
 
 
 def noise(row: RowRun) -> Noise | None:

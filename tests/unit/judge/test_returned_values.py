@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.history.returned_values import NOISY_LIMIT, Values, judge_values
+from harness.judge.history.returned_values import NOISY_LIMIT, Values, differs_at_its_end, judge_values
 from harness.judge.history.transitions import exact_interval, exact_p
 from harness.model import Limits, MetricLimit, Trial
 from tests.players.trials import STEPS, facts_of, trial_of
@@ -161,16 +162,31 @@ def test_a_limit_for_a_metric_that_no_step_returned_is_told() -> None:
     assert (seen.seen, seen.why) == ("blind", "no step gave `loss`")
 
 
-def test_a_metric_that_begins_after_the_shortest_launch_ended_has_a_remedy() -> None:
-    """Its launches stopped at the first look, before the step that returned it."""
-    trials = [[returning(1.0, number=number) for number in range(2)] for _ in range(2)]
+def ending(values: Sequence[float]) -> list[list[Trial]]:
+    """Return two launches of each version: a whole one, which returns a number in its last steps, and a short one."""
+    trials = [[returning(value, number=number) for number in range(2)] for value in values]
     for version in trials:
         assert version[0].trace is not None
         version[0].trace.metrics["loss"][:400] = np.nan
         version[1] = replace(version[1], trace=trial_of(1, steps=300).trace, last_step=300)
-    seen = judged(trials, limit("change", 0.1)).seen[0]
-    assert (seen.seen, seen.why) == ("blind", "none of the steps that all launches made gave `loss`")
-    assert seen.remedy == "a larger `steps: {first: …}` lets every launch make such a step"
+    return trials
+
+
+def test_a_number_that_short_launches_do_not_reach_is_compared_over_the_whole_ones() -> None:
+    """The accuracy that a program prints at its end was compared over the steps that all launches made: not at all."""
+    alike = judged(ending([1.0, 1.0]), limit("change", 0.1))
+    assert [(seen.seen, seen.visible) for seen in alike.seen] == [("good", 0.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"), [([1.0, 1.0, 1.0], False), ([1.0, 1.0, 0.8], True)], ids=["alike", "one differs"]
+)
+def test_another_whole_launch_is_wanted_where_the_ends_differ(values: list[float], wanted: bool) -> None:
+    """Short launches followed, so that an accuracy of 0.81 after 0.93 was never confirmed, and all cells were good."""
+    trials, limits = ending(values), Limits()
+    assert differs_at_its_end(trials, limits=limits, steps=STEPS) is wanted
+    steps = [[returning(value, number=number) for number in range(2)] for value in values]
+    assert not differs_at_its_end(steps, limits=limits, steps=STEPS), "short launches show it as well"
 
 
 def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
