@@ -5,7 +5,7 @@ The cause follows from the table of images × lanes (`image_or_gpu`), the params
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -142,8 +142,8 @@ class _Group:
         result = answer(square)
         series, versions = self.rows[0].series, [cell.image.version for cell in self.rows[0].cells]
         asked = len({row.variant for row in self.rows})
-        good, unknown, otherwise = self._others(square)
-        rule = find_rule(self.variants, good, unknown, otherwise=otherwise) if asked > 1 else None
+        bad, good, unknown, otherwise = self._sides(square)
+        rule = find_rule(bad, good, unknown, otherwise=otherwise) if asked > 1 else None
         lanes = square.lanes
         bad_lanes = [lanes[place] for place in sorted(result.bad)]
         images = tuple(versions[image] for image in square.images if square.lanes_at(image, True))
@@ -212,22 +212,40 @@ class _Group:
             merged.append([next((one[n] for one in own if one[n] is not None), None) for n in range(width)])
         return Square(lanes=lanes, states=merged, software=[self._software(lane) for lane in lanes])
 
-    def _others(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant]]:
-        """Return the other variants: those that are good where these are bad, those that are unknown there, and those
-        with another fault.
+    def _sides(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant], list[Variant]]:
+        """Return the variants that have this fault or show it beside another failure, those that are good where these
+        are bad, those that are unknown there, and those with another fault.
         """
-        good: list[Variant] = []
-        unknown: list[Variant] = []
-        otherwise: list[Variant] = []
+        having, good, unknown, otherwise = list(self.variants), list[Variant](), list[Variant](), list[Variant]()
         bad = [(lane, image) for lane in range(len(square.lanes)) for image in square.images_of(lane, True)]
+        new = self._new_failures(square)
         for variant in dict.fromkeys(row.variant for row in self.rows):
             on_lanes = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
             states = {own[image] for lane, image in bad if (own := on_lanes[lane]) is not None}
             if variant in self.variants:
                 continue
             is_apart = True in states and self.sign != "outcome"  # failures that began apart may still be one
-            (good if False in states else otherwise if is_apart else unknown).append(variant)
-        return good, unknown, otherwise
+            is_seen = bool(new and new & self._failures_in({variant}, square, True))
+            (good if False in states else otherwise if is_apart else having if is_seen else unknown).append(variant)
+        return having, good, unknown, otherwise
+
+    def _new_failures(self, square: Square) -> set[FailureName]:
+        """Return the failures of the versions with this fault that no variant has in the versions without it."""
+        if self.sign != "outcome":
+            return set()
+        every = {row.variant for row in self.rows}
+        return self._failures_in(set(self.variants), square, True) - self._failures_in(every, square, False)
+
+    def _failures_in(self, variants: Set[Variant], square: Square, state: bool) -> set[FailureName]:
+        """Return the failures of these variants in the versions that have this state on a lane."""
+        return {
+            name
+            for row in self.rows
+            if row.variant in variants
+            for at, names in enumerate(_failures(row, self.known))
+            if square.states[square.lanes.index(row.lane)][at] is state
+            for name in names
+        }
 
     def _not_planned(self) -> Iterator[Lane]:
         """Yield a lane for each host of the matrix that this run left out."""

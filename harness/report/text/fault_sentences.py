@@ -388,11 +388,12 @@ def _fixed(episode: Episode, versions: Sequence[str], mild: str) -> str:
 
 def params_clause(attribution: Attribution) -> str:
     """Return the rule as part of a sentence: `when input is random or variable`; "" if there is no rule."""
-    rule, many = attribution.rule, len(attribution.variants)
+    rule = attribution.rule
     if attribution.unruly:
-        return f"in {amounts.count(many, 'variant')}, with no simple rule"
+        return f"in {amounts.count(len(attribution.variants), 'variant')}, with no simple rule"
     if rule is None:
         return ""
+    many = rule.bad
     if not rule.conditions and rule.never_run:
         return f"in every variant that can tell ({many} of {many + len(rule.never_run)})"
     if not rule.conditions:

@@ -122,3 +122,21 @@ def test_a_scenario_that_is_bad_everywhere_blames_no_image() -> None:
         lambda *_: build.leak(24.1), leaks(OLD, 24.1, before=None), leaks(NEW, 24.1, before=None)
     )  # fmt: skip
     assert (told.cause, told.doubt) == ("undecided", "nothing good")
+
+
+@pytest.mark.parametrize(("error", "shown"), [("ValueError", 2), ("KeyError", 1)])
+def test_a_crash_counts_in_a_variant_in_which_an_older_one_hid_when_it_began(error: str, shown: int) -> None:
+    """It was told of `1 of 2 variants that can tell`, although the launches of the other one show it."""
+    new, old = VARIANTS[:2]
+
+    def judge(version: str, _: Lane, of: Variant) -> CellVerdict:
+        if of == new and version != NEWEST:
+            return build.flat()
+        raised = "ValueError" if of == new else error if version == NEWEST else "KeyError"
+        return replace(build.crash(signal=None), why=f"exit code 1: {raised}: no")
+
+    begun = replace(crashing(NEW, old), kind="bad_from_start", before=None, after=OLDEST)
+    told = found(judge, crashing(NEW, new), begun, lanes=(NEW,), variants=(new, old))
+    rules = {each.variants: each.rule for each in told}
+    assert (rules[new,].bad, len(rules[new,].never_run)) == (shown, 2 - shown)  # type: ignore[union-attr]
+    assert rules[old,].bad == 1  # type: ignore[union-attr]
