@@ -312,6 +312,10 @@ class Scenario(FromFile):
         """Return the words of the load generator that sends the requests to a server; () without one."""
         return self.client if isinstance(self.client, tuple) else ()
 
+    def in_words(self, text: str) -> str:
+        """Return words about steps for this scenario: each step of a server is a request to it."""
+        return text.replace("step", "request") if self.serve and not self.generator else text
+
     @property
     def carried(self) -> tuple[Path, ...]:
         """Return the files and folders that are copied into each trial."""

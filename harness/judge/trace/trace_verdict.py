@@ -204,7 +204,7 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, 
         names.add("inconclusive" if drift is None else "flat")
         found.append(unmet or "step time is flat; memory was not measured")
     if slower:
-        found.append(f"a step takes {drift:.0%} longer at the end than after the first quarter")
+        found.append(f"a {counted(per)} takes {drift:.0%} longer at the end than after the first quarter")
     verdict = TraceVerdict(
         verdicts=tuple(name for name in ORDER if name in names),
         steps=last,

@@ -84,7 +84,7 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
     finding, bad_version = issue.finding, issue.bad.cell.image.version
     size = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
     good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
-    what = finding_words.symptom(finding.metric, finding.verdict)
+    what = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict))
     added = [each.on(issue.number) for each in added_to(issue.added)]
     charts = Charts(drawn=tuple(drawings.values()), files=tuple(f"{name}.png" for name in drawings))
     sides = issue.difference
@@ -182,7 +182,7 @@ def _measured(entry: CellResult, metric: Metric) -> str:
     if figure and signal_of(metric).kind in ("level", "value"):
         return f"{signal_words.shown_signal(metric).title} {figure}"
     step = signal_words.figure_text("step_time", entry.verdict)
-    return signal_words.cell_text(entry.verdict) + (f", {step} a step" if step else "")
+    return signal_words.cell_text(entry.verdict) + (f", {step} a {counted(entry.verdict.per)}" if step else "")
 
 
 def _notes(issue: Issue) -> Iterator[str]:
@@ -365,7 +365,7 @@ def _row(entry: CellResult, issue: Issue, first: Metric) -> list[str]:
     verdict, finding = entry.verdict, issue.finding
     word = signal_words.verdict_word(verdict)
     if verdict.verdict in GOOD and verdict.of(finding.metric).seen == "bad":  # its memory alone is flat
-        word = finding_words.symptom(finding.metric, finding.verdict)
+        word = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict))
     failed = f", {verdict.failed} failed" if verdict.failed else ""
     peak_kib, _ = signal_words.figure_of("peak_memory", verdict)
     step_s, around = signal_words.figure_of("step_time", verdict)

@@ -164,20 +164,20 @@ def predicate(same: Sequence[Finding], size: str, *, gives: str = "returns") -> 
     """Return the predicate of findings of one sign, with their common size: `leaks 7.8 KiB/step`. `gives`: what the
     scenario does with its numbers.
     """
-    finding, signal = same[0], signal_of(same[0].metric)
+    finding, signal, scenario = same[0], signal_of(same[0].metric), same[0].variant.scenario
     if finding.metric == "outcome":
         known = (finding_words.SYMPTOMS.get(finding.verdict) for finding in same)
         said = " or ".join(dict.fromkeys((symptom and symptom.does) or "fails" for symptom in known))
         return f"{said}{f' in {size}' if size else ''}"
     does = finding_words.SYMPTOMS[finding.verdict].does if finding.verdict in finding_words.SYMPTOMS else ""
     if finding.verdict == "slowdown":
-        return does
+        return scenario.in_words(does)
     if signal.kind == "value":
         name = plain(signal.title)
         if does or not size:
             return (does or "{gives} another `{name}`").format(gives=gives, name=name)
         return f"`{name}` is {size}{' at the end' if finding.verdict == 'late' else ''}"
-    return signal_words.verb(signal, size)
+    return scenario.in_words(signal_words.verb(signal, size))
 
 
 def per_of(attribution: Attribution, result: RunResult) -> Per:
@@ -188,7 +188,7 @@ def per_of(attribution: Attribution, result: RunResult) -> Per:
 def gives(attribution: Attribution, result: RunResult) -> str:
     """Return what the scenario does with its numbers: `returns`, `logs` or `prints` them."""
     scenario = attribution.variants[0].scenario
-    if scenario.command or per_of(attribution, result) != "step":
+    if scenario.command or per_of(attribution, result) not in ("step", "request"):
         return "prints"
     return "logs" if scenario.is_program else "returns"
 

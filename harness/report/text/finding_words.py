@@ -53,7 +53,8 @@ def text(finding: Finding) -> str:
     chance = "" if finding.p is None else f", {amounts.probability(finding.p)}"
     sure = "" if finding.confirmed else f"; not confirmed: {UNCONFIRMED}"
     where = boundary(finding.kind, finding.before, finding.after, finding.untestable)
-    return f"{symptom(finding.metric, finding.verdict)} {where}{size}{chance}{sure}"
+    what = finding.variant.scenario.in_words(symptom(finding.metric, finding.verdict))
+    return f"{what} {where}{size}{chance}{sure}"
 
 
 def place(finding: Finding) -> str:

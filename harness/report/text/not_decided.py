@@ -229,7 +229,7 @@ def quiet(result: RunResult) -> list[str]:
     of_lines = grouped(
         (_step_in_words(cells), plain(name))
         for name, cells in _by_scenario(result).items()
-        if any(one.verdict.per == "line" for one in cells)
+        if any(one.verdict.per in ("line", "request") for one in cells)
     )
     steps_are = [f"in {together(names)}, a step is {step}" for step, names in of_lines.items()]
     return list(filter(None, (ruled_out, *_step_times(result), *steps_are, _not_checked(result), _needless(result))))
@@ -249,7 +249,9 @@ def _step_times(result: RunResult) -> Iterator[str]:
 
 
 def _step_in_words(cells: Sequence[CellResult]) -> str:
-    """Return what a step is if only the output tells of steps: a line, or one or several counts of a progress bar."""
+    """Return what a step is: a request, a line of output, or one or several counts of a progress bar."""
+    if any(one.verdict.per == "request" for one in cells):
+        return "a request to the server"
     shapes = {trial.facts.step_shape or "" for entry in cells for trial in entry.trials if trial.last_step}
     bars = [re.search(r" bar(?: by (\d+))?$", shape) for shape in shapes]
     if not bars or None in bars:
@@ -323,5 +325,7 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
         if scenario.script is None:
             logs = "logs none, and " if scenario.is_program else ""
             none = f"in the steps that it made, the program {logs}prints none under the name of a result"
+        if scenario.serve:
+            none = "no reply has one under the name of a result"
         found.append((signal_words.GROUP_NAMES["values"], none))
     return found

@@ -8,7 +8,7 @@ import pytest
 
 from harness.model import SIGNALS, CellResult, CellVerdict, Effect, RunResult, SignalVerdict, Variant
 from harness.model.attributed import Episode
-from harness.report.text import fault_sentences
+from harness.report.text import fault_sentences, finding_words
 from harness.report.text.fault_sentences import params_clause, rule_evidence, rule_text
 from harness.report.text.headline import sentence
 from tests.players import build, faults
@@ -265,3 +265,14 @@ def test_an_end_is_no_more_exact_than_it_is_known(
 ) -> None:
     episode = Episode(begins=None, ends=None, since=since, until=until, seen=2)
     assert fault_sentences.since(episode, VERSIONS) == text
+
+
+def test_a_slower_server_takes_longer_per_request() -> None:
+    served = build.variant("chat")
+    served = replace(served, scenario=replace(served.scenario, script=None, serve=("serve",)))
+    found = build.finding(
+        build.MULTIDICT, build.HERE, served, before="6.2.0", after="6.3.0", metric="step_time", verdict="bad"
+    )
+    assert fault_sentences.predicate([found], "50 % longer") == "takes 50 % longer per request"
+    assert fault_sentences.predicate([replace(found, verdict="slowdown")], "") == "gets slower request by request"
+    assert finding_words.text(found).startswith("slower requests since 6.3.0")
