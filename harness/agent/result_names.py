@@ -34,6 +34,11 @@ RESOURCES = _words(
 )
 """Times, sizes, settings and parts of the machine."""
 NEVER = COUNTERS | RESOURCES
+MEASURED = RESOURCES - _words(
+    "address build clock cuda cudnn data date day driver eta pid ping port progress python scale scaler seed seeds"
+    " timestamp us v ver version versions warmup year"
+)
+"""Words for times, rates and amounts: numbers that a benchmark prints as its answer."""
 AFTER = _words(
     "at avg average ema epoch eval evaluation final k last macro mean micro rate running smoothed step sum test top"
     " train training val valid validation weighted"
@@ -65,6 +70,12 @@ def worse_if(name: str) -> str:
         words.pop()
     ends = [] if NEITHER.intersection(words) else words[-1:] + words[:1]
     return next(filter(None, map(_told, ends)), "change")
+
+
+def is_measure(name: str) -> bool:
+    """Return whether a number that is no result is a time, a rate or an amount of memory."""
+    words = [_plain(word) for word in WORD.findall(name.lower())]
+    return not worse_if(name) and any(word in MEASURED or word.endswith("time") for word in words)
 
 
 def is_error(name: str) -> bool:

@@ -118,3 +118,11 @@ def test_the_words_of_a_warning_or_a_sentence_are_no_metrics(text: str) -> None:
     """`best gain: -inf` in a warning of LightGBM was an infinity that no older version had, and `main.py:45` a result
     that another release of the file changed."""
     assert names(text) == []
+
+
+def test_the_answers_of_a_benchmark_are_its_last_times_and_rates() -> None:
+    """Nothing said that `requests/s`, the only number that a command printed, was not judged."""
+    reader = printed.reader(None, None, but="SIZE", measures=True)
+    lines = ("requests/s: 90.5", "Latency: 12", "size: 3", "port: 8080", "loss 0.5", "requests/s: 99.1")
+    assert [each for line in lines for each in reader.values(line)] == ["loss"]
+    assert reader.rest() == {"requests/s": 99.1, "Latency": 12.0}

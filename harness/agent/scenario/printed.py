@@ -29,11 +29,11 @@ def single_spaced(text):
     return " ".join(text.split())
 
 
-def reader(patterns, log, but=None):
+def reader(patterns, log, but=None, measures=False):
     """Return what reads the lines: by `patterns` (name -> pattern), None: by the names beside the numbers, without the
-    variable `but`: it is no result that it differs between versions. `log({name: number})` is called for each line with
-    numbers."""
-    return Named(log, but=but) if patterns is None else Reader(patterns, log)
+    variable `but`: it is no result that it differs between versions. `measures`: also the last number of each time and
+    rate. `log({name: number})` is called for each line with numbers."""
+    return Named(log, but, measures) if patterns is None else Reader(patterns, log)
 
 
 def call_with_lines(act):
@@ -172,12 +172,14 @@ class Named(Reader):
     A name that says that it is a result, such as `loss`, counts at once. Any other counts once its number has changed
     other than by a constant upwards, as a counter's does, or at the end if it never changed: `checksum 17`. It does not
     count in a warning, nor amid the words of a sentence: `loaded 0.5 of it`. Counters, times, sizes and settings never
-    count (result_names.py), nor does source code that a warning or a traceback quotes.
+    count (result_names.py), nor does source code that a warning or a traceback quotes. With `measures`, the last of the
+    times and rates count at the end: a benchmark prints them as its answer.
     """
 
-    def __init__(self, log, but=None):
+    def __init__(self, log, but=None, measures=False):
         Reader.__init__(self, {}, log)
         self._but = but and _letters(but)
+        self._measures = measures
         self._names = {}  # name -> True: it counts; False: it does not; else [last number, last rise]
         self._is_source = False  # the next line, if it is indented
 
@@ -222,11 +224,14 @@ class Named(Reader):
     def rest(self):
         known = {name: state for name, state in self._names.items() if not isinstance(state, bool)}
         never_changed = {name: last for name, (last, rise) in known.items() if last is not None and rise is None}
-        return dict(never_changed, **Reader.rest(self))
+        results_first = sorted(never_changed, key=lambda name: not result_names.worse_if(name))  # there may be too many
+        return dict(Reader.rest(self), **{name: never_changed[name] for name in results_first})
 
     def _learn(self, name):
-        worse = "" if self._but == _letters(name) else result_names.worse_if(name)
-        state = [None, None] if worse == "change" else bool(worse)
+        is_setting = self._but == _letters(name)
+        worse = "" if is_setting else result_names.worse_if(name)
+        is_measure = self._measures and not is_setting and result_names.is_measure(name)
+        state = [None, None] if worse == "change" or is_measure else bool(worse)
         if len(self._names) < MOST_NAMES:
             self._names[name] = state
         return state
@@ -237,7 +242,7 @@ class Named(Reader):
         if is_amid and last is None and EXACT_INTEGER.match(text):
             self._names[name] = False  # `worker 3 died`
             return False
-        if last is None or number == last:
+        if last is None or number == last or (self._measures and not result_names.worse_if(name)):
             state[0] = number
             return False
         state[:] = number, number - last

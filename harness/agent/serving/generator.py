@@ -94,7 +94,7 @@ class Generator(client.Client):
             found = _json_in(text)
             if found:
                 return found
-        reader, numbers = printed.reader(patterns, None), {}
+        reader, numbers = printed.reader(patterns, None, measures=True), {}
         for line in text.replace("\r", "\n").split("\n"):
             numbers.update(reader.values(line[: printed.LONGEST]))
         return dict(reader.rest(), **numbers)

@@ -78,7 +78,8 @@ class Command(Outside):
         self._lines = wire.Lines()
         self._metrics = stepping.Metrics(self.table, self._tell_metric)
         but = job.in_place and job.in_place["varied"]
-        self._reader = None if job.order["printed"] == {} else printed.reader(job.order["printed"], None, but=but)
+        asked, is_whole = job.order["printed"], self._pattern is None
+        self._reader = None if asked == {} else printed.reader(asked, None, but=but, measures=is_whole)
         self._results = job.order.get("results") and os.path.join(job.folder(), job.order["results"])
         self._results_before = self._results and result_file.state(self._results)
         self._seen = 0  # lines that are steps; those that come while a look is judged are no rows, but have a place

@@ -12,12 +12,12 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal
 
 import numpy as np
 
-from harness.agent.result_names import IS_EARLIER, is_error
+from harness.agent.result_names import IS_EARLIER, is_error, is_measure
 from harness.amounts import count, general
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.round_tables import Columns, often, table_of
@@ -598,7 +598,8 @@ class _Metric:
         """Return `plain`, which is good, or a verdict of `none` if a change might not have shown. It is not blind:
         nobody asked for this limit."""
         name = self.name
-        if self.rule is None and self.is_noisy and worse_if(name) == "change":
+        is_answer = is_measure(name) and not any(map(_has_steps, chain(*self.clean)))
+        if self.rule is None and self.is_noisy and (worse_if(name) == "change" or is_answer):
             why = "checked for NaN and infinity only: its name does not tell what is worse"
             remedy = f"`metrics: {{{name}: {{rise: 10%}}}}` or `drop` judges it"
             return replace(plain, seen="none", visible=None, why=why, remedy=remedy)
@@ -662,10 +663,15 @@ def _rows(trial: Trial, name: str, *, last: float) -> Floats:
     values = None if trial.trace is None else trial.trace.column(name)
     if trial.trace is None or values is None:
         return np.empty(0)
-    step_s = trial.trace.column("step_s")
-    if step_s is not None and not np.isfinite(step_s).any():
+    if not _has_steps(trial):
         return values[np.isfinite(values)][-1:]
     return values[: int(np.searchsorted(trial.trace.step, last, side="right"))]
+
+
+def _has_steps(trial: Trial) -> bool:
+    """Return whether its rows are steps, rather than samples of a command."""
+    step_s = None if trial.trace is None else trial.trace.column("step_s")
+    return step_s is None or bool(np.isfinite(step_s).any())
 
 
 def reached_steps(launches: Launches) -> float:

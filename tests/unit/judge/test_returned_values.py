@@ -621,3 +621,14 @@ def test_the_interval_is_clopper_and_pearson_s(failed_of: tuple[int, int]) -> No
     failed, trials = failed_of
     expected = binomtest(failed, trials).proportion_ci(confidence_level=0.95, method="exact")
     assert exact_interval(failed, trials) == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "step_s", "is_told"), [("requests/s", np.nan, True), ("requests/s", 0.1, False)])
+def test_a_rate_that_a_command_prints_names_the_key_that_judges_it(name: str, step_s: float, is_told: bool) -> None:
+    """Of a program whose steps are timed, a time or a rate that it logs tells nothing more."""
+    trials = named(versions([100.0, 50.0], noise=0.01), name)
+    for trial in (trial for version in trials for trial in version):
+        assert trial.trace is not None
+        trial.trace.columns["step_s"][:] = step_s  # type: ignore[index]
+    seen = judge_values(trials, limits=Limits(), steps=STEPS)[f"metrics.{name}"].seen[1]
+    assert (seen.seen, "metrics: {requests/s: " in seen.remedy) == (("none", True) if is_told else ("good", False))
