@@ -313,14 +313,14 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
 def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
     """Return a note if only the whole run of a launch can be judged, else None."""
     trial = _first(result)
-    if trial is None or not trial.is_one_figure or not draft.job.source:
+    finer = "" if trial is None else _finer(draft, trial)
+    if trial is None or not trial.is_one_figure or not (draft.job.source or finer):
         return None
     if trial.ended_early:
         made = f"made {trial.last_step} step{'s' if trial.last_step > 1 else ''} and ended"
         return f"{_named(draft)}: {made}; growth needs at least {LEAST_STEPS}, so everything else is judged"
-    held = "what it holds and leaves on the disk at its end"
-    figures = f"run time, processor time, peak memory, output, {held}, and printed numbers"
-    finer = _finer(draft, trial)
+    held = "" if draft.job.source is None else "what it holds and leaves on the disk at its end, "
+    figures = f"run time, processor time, peak memory, output, {held}and printed numbers"
     hint = f"; {finer} makes it finer" if finer else ""
     return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}{hint}"
 
@@ -335,10 +335,15 @@ def note_on_peaks(draft: Draft, result: RunResult) -> str | None:
 
 
 def _finer(draft: Draft, trial: Trial) -> str:
-    """Return the options by which a program is judged step by step, of which no step was seen; "" if none is known."""
-    if not draft.job.source or trial.last_step > 1:
+    """Return the options by which a program or a command of which no step was seen is judged step by step; "" if none
+    is known."""
+    pattern = _pattern(trial)
+    if draft.job.source is None:
+        is_whole = "command" in draft.job.entry and {"step_pattern", "judge"}.isdisjoint(draft.job.entry)
+        return f"--step-pattern {pattern}" if pattern and is_whole else ""
+    if trial.last_step > 1:
         return ""
-    looped, pattern = called_in_loops(draft.job.source), _pattern(trial)
+    looped = called_in_loops(draft.job.source)
     function = next((name for name in _functions(draft) if name.rpartition(".")[2] in looped), "")
     finer = [f"--steps-are {draft.job.module}:{function}"] if function else []
     return " or ".join([*finer, *([f"--step-pattern {pattern}"] if pattern else [])])

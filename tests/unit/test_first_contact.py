@@ -796,6 +796,16 @@ def test_below_a_larger_peak_stands_what_tells_whether_it_is_a_leak(folder: Path
     assert flow.note_on_peaks(made, replace(ran(500, "own_end"), findings=worse.findings)) is None
 
 
+def test_a_command_that_prints_lines_is_told_how_they_become_steps(folder: Path) -> None:
+    """A leak of a command showed only as a larger peak, and nothing named the option by which it is judged."""
+    made, whole = draft_of(folder, "sh", "loop.py"), ran(3, "own_end", end="completed")
+    assert "--step-pattern '^it.s epoch ' makes it finer" in str(flow.note_on_whole_run(made, whole))
+    assert flow.note_on_whole_run(draft_of(folder, "sh", "loop.py", step_pattern="^it"), whole) is None
+    (finding, *_) = build.quickstart().findings
+    worse = replace(whole, findings=(replace(finding, metric="peak_memory"),))
+    assert "--step-pattern '^it.s epoch ' tells them apart" in str(flow.note_on_peaks(made, worse))
+
+
 def test_a_program_that_ends_alike_in_every_version_is_no_wrong_usage(folder: Path) -> None:
     """A script that ends with sys.exit(3) was told that it must run in one of the versions, with exit code 2."""
     bye = ended("setup", "before the first step: the program called sys.exit(3): bye")

@@ -145,6 +145,14 @@ def test_a_program_that_ends_by_itself_is_good_but_its_growth_is_not_judged(step
     assert "memory" not in strip_text(strip(cell)).replace("memory not checked", "")
 
 
+def test_samples_of_a_command_are_not_called_steps() -> None:
+    trials = [whole_run(number, steps=20) for number in range(3)]
+    for trial in trials:
+        assert trial.trace is not None
+        trial.trace.columns["step_s"][:] = np.nan  # type: ignore[index]
+    assert "it ended after 20 samples, and at least 64 are needed" in cell_of(trials).why
+
+
 def test_rounds_of_boosting_are_no_leak() -> None:
     """Each round adds a tree: LightGBM was said to leak 3.4 KiB a step."""
     cell = cell_of(three(rate=12.0, facts=Facts(step_kind="lightgbm")))
