@@ -5,13 +5,13 @@ All reports take it from here; `fault_causes` adds whose fault it is. All figure
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness import amounts
 from harness.model import (
+    LEVELS,
     SIGNALS,
     Attribution,
     CellResult,
@@ -35,6 +35,7 @@ from harness.model import (
 from harness.model.attributed import Order, met, mostly_fixed, on_lanes
 from harness.report.text import finding_words, signal_words
 from harness.report.text.fault_causes import LaneNames, cause_text
+from harness.report.text.finding_words import plainness
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import RowKey, at_most, ordered, params_text, place_of, place_of_cell, side_of, together
 
@@ -98,18 +99,17 @@ def run_clause(attribution: Attribution, result: RunResult) -> str:
 
 def worst_first(result: RunResult) -> list[Attribution]:
     """Return the attributions in order of severity: confirmed faults first, lasting ones before fixed ones, then in the
-    order of the signals (failures, growth, levels, values), then by size.
+    order of the signals (failures, growth, all levels, values), then the plainest.
     """
     return sorted(result.attribution, key=_severity)
 
 
 def _severity(attribution: Attribution) -> tuple[bool, bool, int, float]:
     found = [episode.finding for episode in attribution.episodes]
-    rank = 1 if found[0].verdict == "nan" else 2 * [*SIGNALS, found[0].metric].index(found[0].metric)
-    effects = (finding.effect for finding in found if finding.effect is not None)
-    extents = (abs(math.log(e.value)) if e.unit == "ratio" and e.value > 0 else e.value for e in effects)
+    metric = LEVELS[0] if found[0].metric in LEVELS else found[0].metric
+    rank = 1 if found[0].verdict == "nan" else 2 * [*SIGNALS, metric].index(metric)
     is_fixed = all(episode.ends is not None for episode in attribution.episodes)
-    return not any(finding.confirmed for finding in found), is_fixed, rank, -max(extents, default=0.0)
+    return not any(finding.confirmed for finding in found), is_fixed, rank, -max(map(plainness, found))
 
 
 def numbered(result: RunResult) -> list[Finding]:

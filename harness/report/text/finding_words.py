@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from harness import amounts
-from harness.model import Finding, FindingKind, Metric
+from harness.model import LEVELS, Finding, FindingKind, Metric, signal_of
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import lane_text, variant_text, version_range
 from harness.report.text.signal_words import shown_signal
@@ -39,6 +40,16 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "late": Symptom("another {name} at the end", shows=" at the end of a launch"),
 }
 """The verdicts whose words are not those of their signal; `gives` is what the scenario does with its numbers."""
+
+
+def plainness(finding: Finding) -> float:
+    """Return how large a change is: a ratio as a log, and that of a level in terms of its limit."""
+    effect, name, limits = finding.effect, finding.metric, finding.variant.scenario.limits
+    if effect is None:
+        return 0.0
+    if effect.unit != "ratio" or effect.value <= 0:
+        return effect.value / ((signal_of(name).least if name in LEVELS else 0.0) or 1.0)
+    return abs(math.log(effect.value)) / ((limits.log_of(name) if name in LEVELS else None) or 1.0)
 
 
 def symptom(metric: Metric, verdict: str) -> str:

@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.model import CellVerdict, Effect, Lane, Observation, RunResult, Variant
+from harness.model import CellVerdict, Effect, Lane, Observation, RunResult, SignalVerdict, Variant
 from harness.report import html_page
 from harness.report.charts import history_chart
+from harness.report.document import document
 from harness.report.exports import junit, summary_json
 from harness.report.finding_boxes import boxes
 from harness.report.terminal import run_report
@@ -122,6 +123,24 @@ def test_a_variable_that_cures_a_version_is_told_with_its_price() -> None:
     cure = "with fast=0 it is good, and takes about 30 % longer than with fast=1 in 1 (step time 10.0 → 13.0 ms)"
     assert box.texts["cure"] == cure
     assert cure in " ".join(run_report.text(box.result, width=80).split())
+
+
+def test_the_plainest_change_leads_in_the_headline_and_in_the_table() -> None:
+    """Of a leak that held 8.6 times as much memory, the headline and the table named 67 % more CPU time first."""
+    of, effects = build.series("app", ["1", "2"]), {"cpu_time": 1.67, "peak_memory": 8.58}
+    found = [
+        build.finding(of, build.HERE, build.POP, before="1", after="2", metric=name, verdict="slower",
+                      effect=Effect(value=value, unit="ratio"))
+        for name, value in effects.items()
+    ]  # fmt: skip
+    bad = {name: SignalVerdict(seen="bad", value=3.0) for name in effects}
+
+    def verdict(version: str, lane: Lane, of: Variant) -> CellVerdict:
+        return build.seen(build.flat(), **(bad if version == "2" else {}))
+
+    shown = document(build.run([(of, [build.HERE], [build.POP])], verdict, findings=found))
+    assert "8.58 times as much memory" in shown.headline[0]
+    assert [cell.word for cell in shown.tables[0].rows[0].cells if cell is not None][1] == "peak memory"
 
 
 def noticing(*texts: str) -> RunResult:
