@@ -34,12 +34,14 @@ REMEDY = "free some space there, or set HARNESS_CACHE (on a cluster, `images:`) 
 def wait_until_free(take: Callable[[], str], *, say: Say, stopped: Callable[[], bool], every_s: float = BEAT_S) -> None:
     """Wait until this process has a host's lease. `take` takes it and returns "", or returns a description of its
     holder, which is reported; it is called every `every_s` seconds. Raises Interrupted when `stopped` turns true."""
+    own = "another host of this sweep on the same machine: one runs after the other"
     while not stopped():
         if not (holder := take()):
             return
         until_s = time.monotonic() + every_s
         while True:
-            say(Waiting(f"waiting: this host is in use by {holder}"))
+            is_own = f"{holder},".startswith(f"{owners.in_words()},")
+            say(Waiting(f"waiting: this host is in use by {own if is_own else holder}"))
             time.sleep(BEAT_S)
             if time.monotonic() >= until_s or stopped():
                 break

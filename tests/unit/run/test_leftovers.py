@@ -271,6 +271,19 @@ def test_who_holds_it_is_told_in_one_line(tmp_path: Path) -> None:
     assert leases.holder(tmp_path) is None
 
 
+def test_two_hosts_of_one_sweep_on_one_machine_are_no_other_sweep(tmp_path: Path) -> None:
+    """The second one waited for `process 20759`, which was the sweep itself."""
+    said: list[str] = []
+    with leases.held(tmp_path, place="x", say=pytest.fail, stopped=lambda: False):
+        waits = iter([False, True])
+        second = leases.held(tmp_path, place="x", say=said.append, stopped=lambda: next(waits))
+        with pytest.raises(Interrupted), second:
+            pytest.fail("it was held twice")
+    assert said == [
+        "waiting: this host is in use by another host of this sweep on the same machine: one runs after the other"
+    ]
+
+
 # ---------------------------------------------------------------- sweeps of other engines on this machine
 
 
