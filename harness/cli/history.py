@@ -104,7 +104,7 @@ def history(
         views, runs = list_histories(
             source, matrix=matrix, series=series, host=host, only=only, begins=_begins(since), rebuild=rebuild, say=say,
             last=None if every or (is_data and last is None) else last or NEWEST,
-            signals=signals or (() if is_data else SHOWN),
+            signals=signals if is_data else (*signals, *SHOWN),
         )  # fmt: skip
         if as_json:
             print_json(exports.histories_json(views, runs))

@@ -77,7 +77,7 @@ def _measured(known: Sequence[Measurement]) -> str:
     """
     if not known[-1].is_known:
         return "never"
-    others = [one.verdict.verdict for one in known[:-1] if one.state != known[-1].state]
+    others = [signal_words.verdict_word(one.verdict) for one in known[:-1] if one.state != known[-1].state]
     also = ", ".join(f"{others.count(name)} {name}" for name in dict.fromkeys(others))
     times = "once" if len(known) == 1 else f"{len(known)} times"
     return f"{times}, {days_of(known)}{f'; before: {also}' if also else ''}"

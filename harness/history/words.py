@@ -10,10 +10,10 @@ from harness.model import SignalState
 from harness.report.text.finding_words import UNCONFIRMED, boundary, symptom
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import some_of
-from harness.report.text.signal_words import SYMBOLS, Tone, shown_signal, tone
+from harness.report.text.signal_words import SYMBOLS, Tone, shown_signal, tone, verdict_word
 
 Runs = Mapping[str, IndexedRun]
-SHOWN = ("memory", "step_time", "peak_memory")
+SHOWN = ("memory", "step_time", "run_time", "peak_memory")
 """Signals that have a column by default."""
 
 
@@ -46,7 +46,7 @@ def run_verdict(run: IndexedRun) -> str:
 def measured_verdict(measurement: Measurement) -> str:
     """Return `✗ leak`, or `✗ step time` if signals other than memory make the cell's state worse than its verdict."""
     verdict, state = measurement.verdict, measurement.state
-    word, own = str(verdict.verdict), tone(verdict.verdict)
+    word, own = verdict_word(verdict), tone(verdict.verdict)
     if own in ("good", "unsure") and own != state and state in _OTHER_SIGNALS:
         states, otherwise = _OTHER_SIGNALS[state]
         titles = [shown_signal(name).title for name, signal in verdict.signals.items() if signal.seen in states]

@@ -160,7 +160,7 @@ _TABLE = (
         help="the step time of the slowest rank without waits for others, compared with that of the others",
     ),
     Signal(
-        name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
+        name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time",
         verb="takes {more} CPU time", unit="s/step", limit=0.25,
         help="processor time per step of all processes of the trial",
     ),

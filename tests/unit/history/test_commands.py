@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.errors import UsageError
 from harness.history.database import FILE, TABLES
 from harness.history.selection import list_drifts, remember
-from harness.model import VerdictName
+from harness.model import SignalVerdict, VerdictName
 from harness.report import finding_boxes
 from tests.players import build
 from tests.players.pages import HOSTILE
@@ -72,7 +72,7 @@ def test_a_cell_that_is_bad_by_its_step_time_is_not_a_bad_flat(tmp_path: Path, m
     made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": replace(slow, signals=signals)})
     lines = harness(tmp_path, "history").stdout.splitlines()
     assert [line.split()[1:4] for line in lines[2:4]] == [["✓", "flat", "0.0002"], ["✗", "step", "time"]]
-    assert "✗ worse than before" in harness(tmp_path, "history", "--signal", "peak_memory").stdout
+    assert "✗ step time" in harness(tmp_path, "history", "--signal", "peak_memory").stdout
 
 
 def test_rates_are_told_by_what_was_counted(tmp_path: Path) -> None:
@@ -132,6 +132,17 @@ def test_history_says_what_was_never_measured_and_what_follows_from_another_find
     ]  # fmt: skip
     assert "7.84 (7.83 to 7.85) KiB/step; a consequence of threads; open" in told
     assert told.count("a consequence") == 1
+
+
+def test_history_says_that_only_the_whole_run_was_judged(tmp_path: Path) -> None:
+    """It said `flat` of memory that was not judged, and had no figure of the run."""
+    run_time = SignalVerdict(seen="good", value=2.5)
+    whole = replace(made.good(), signals={"outcome": SignalVerdict(seen="good"), "run_time": run_time})
+    made.write_run(tmp_path, 1, {"1.0": whole, "1.1": made.good()})
+    said = harness(tmp_path, "history").stdout
+    assert "✓ whole run" in said
+    assert "2.50 s" in said
+    assert harness(tmp_path, "history", "--signal", "run_time").stdout.count("✓ flat") == 1
 
 
 def test_history_for_programs_has_every_measurement(tmp_path: Path) -> None:
