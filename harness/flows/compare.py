@@ -58,6 +58,11 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
     Raises UsageError if a path is not a run, if there is nothing to compare, and if no two cells are comparable.
     """
     runs = [read_run(path) for path in paths]
+    if first := next((run.path for run in runs if run.plan.rehearsal), None):
+        raise UsageError(
+            f"{first}: only the first launches of `harness try`, which its sweep took over; give the run of the sweep, "
+            f"which `harness runs` lists"
+        )
     if len({run.path.resolve() for run in runs}) < len(runs):
         raise UsageError("the same run is given twice; give runs of other hosts or days")
     columns = columns_of(runs)

@@ -17,7 +17,8 @@ Named = TypeVar("Named", Cell, Finding)
 
 
 def open_run(text: str, *, out: Path, option: str = "--in") -> StoredRun:
-    """Return the run that `text` names: a directory, `latest`, or the name of a matrix or the id of a run in `out`."""
+    """Return the run that `text` names: a directory, `latest`, or the name of a matrix or the id of a run in `out`,
+    with or without its matrix before it."""
     return read_run(find_run(text, out=out, option=option))
 
 
@@ -31,7 +32,7 @@ def find_run(text: str, *, out: Path, option: str = "--in") -> Path:
         run = newest(Path(text))
         return run.parent / run.readlink() if run.is_symlink() else run  # `latest` names another run after a sweep
     runs = sorted((plan.parent for plan in out.glob("*/[0-9]*/plan.json")), key=when, reverse=True)
-    fitting = [run for run in runs if text in ("latest", run.name, run.parent.name)]
+    fitting = [run for run in runs if text in ("latest", run.name, run.parent.name, f"{run.parent.name}/{run.name}")]
     if fitting:
         return next((run for run in fitting if (run / result_file.FILE).exists()), fitting[0])
     if not runs:

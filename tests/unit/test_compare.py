@@ -396,6 +396,15 @@ def test_one_lane_and_the_same_run_twice_have_nothing_beside_them(runs: Runs) ->
         compare_runs([path, path])
 
 
+def test_the_first_launches_of_try_are_no_run_to_compare(runs: Runs) -> None:
+    """It was told that the timeout and the agent differ."""
+    paths = [runs.write(name, {OLD: "ggg"}) for name in ("a", "b")]
+    plan = json.loads((paths[0] / "plan.json").read_text())
+    (paths[0] / "plan.json").write_text(json.dumps({**plan, "rehearsal": True}))
+    with pytest.raises(UsageError, match="only the first launches of `harness try`"):
+        compare_runs(paths)
+
+
 # ---------------------------------------------------------------- what people and programs see
 
 

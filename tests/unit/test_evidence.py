@@ -141,6 +141,7 @@ def test_of_two_runs_of_one_second_the_one_that_was_printed_last_is_the_latest(t
     os.utime(path / "result.json", ns=(1, 1))
     out = tmp_path / "reports"
     assert {find_run(name, out=out) for name in ("latest", "quickstart", str(out / "quickstart"))} == {other}
+    assert find_run(f"quickstart/{path.name}", out=out) == path, "as `harness runs` lists it"
     os.utime(other / "result.json", ns=(0, 0))
     assert {find_run(name, out=out) for name in ("latest", "quickstart", str(out / "quickstart"))} == {path}
 
