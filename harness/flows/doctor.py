@@ -209,12 +209,15 @@ def _host_check(own: Examined, pool: Sequence[Examined], plan: Plan, told: Regis
         architecture = each.host.architecture or architecture_of(each.facts)
         needs = wanted(each.images, missing, told, architecture=architecture, at_hand=bases)
     control, predicted, odd = own.control, own.predicted, ""
+    known = own.replicates
     if isinstance(control, str):
         control, odd = None, f"the control was not measured: {control}"
     elif control is not None:
         times = {one.machine.host.machine: one.control.ms for one in pool if isinstance(one.control, Control)}
         odd = unlike(times).get(each.host.machine, "")
-        predicted = predicted or predicted_effects({"the control": (STEPS, [control.pairs])}, plan)
+        of_control = {"the control": (STEPS, [control.pairs])}
+        predicted = predicted or predicted_effects(of_control, plan)
+        known = {**known, **of_control}
     return HostCheck(
         host=each.host,
         problem=each.problem,
@@ -222,7 +225,7 @@ def _host_check(own: Examined, pool: Sequence[Examined], plan: Plan, told: Regis
         gpus=own.gpus,
         lanes=tuple(dict.fromkeys(row.lane for row in plan.rows if row.lane.host == each.part_of)),
         wanted=needs,
-        noise={name: noise for name, pairs in own.replicates.items() if (noise := noise_between(pairs)) is not None},
+        noise={name: noise for name, pairs in known.items() if (noise := noise_between(pairs)) is not None},
         predicted=predicted,
         control_ms=None if control is None else control.ms,
         odd=odd,

@@ -395,6 +395,7 @@ def test_a_user_knows_in_half_a_minute_which_change_will_show(folder: Path, monk
     text = " ".join(shown(replace(found, hosts=found.hosts[1:2]), 200)[0].split())
     assert "new: in slices a change in step time of about" in text
     assert "by 5 pairs of equal launches of the control" in text
+    assert "noise the control: step time ±" in text, "it said `not measured yet` of what it had just measured"
     assert to_json(found)["hosts"][1]["predicted"][0]["pairs"] == 5
 
 
