@@ -172,7 +172,8 @@ def _brief_cell(row: Row, place: int) -> Shown | None:
     cell, before = row.cells[place], row.cells[place - 1] if place else None
     if cell is None:
         return None
-    repeats = before is not None and (cell.tone, cell.word) == (before.tone, before.word) and not cell.mark
+    told = [one and (one.tone, one.word, one.shows) for one in (before, cell)]
+    repeats = told[0] == told[1] and not cell.mark
     is_bare = (
         (cell.tone == "good" and cell.word not in (signal_words.SMALL, signal_words.WHOLE_RUN))
         or repeats

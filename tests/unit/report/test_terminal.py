@@ -88,3 +88,13 @@ def test_a_tick_of_a_whole_run_says_that_growth_was_not_judged() -> None:
 def test_colours_are_there_beside_the_signs() -> None:
     assert "\x1b[1;31m▼ leak" in shown(build.quickstart(), color=True)
     assert "\x1b[" not in shown(build.quickstart())
+
+
+def test_a_figure_that_is_suspect_is_told_beside_one_that_is_unclear() -> None:
+    """Beside `? step time unclear <36 %`, a version whose step time had risen was a bare `?`."""
+    blind = build.seen(build.flat(), step_time=build.BLIND)
+    risen = build.seen(build.flat(), step_time=replace(build.BLIND, seen="suspect", value=0.0079))
+    versions = build.series("app", ["1", "2"])
+    judge = {"1": blind, "2": risen}
+    text = shown(build.run([(versions, [build.HERE], [build.POP])], lambda version, *_: judge[version]), width=80)
+    assert "? step time unclear <36 %  ? step time 7.90 ms" in text
