@@ -190,9 +190,13 @@ def before_unit(text: str, interval: str) -> str:
 
 _LEAST_SHARE = 0.001
 """The smallest ratio shown as a percentage: with three digits, a smaller ratio would read `-100 %`."""
+NOTHING = 1e-9
+"""A smaller ratio is that of nothing to something: no items at all."""
 
 
 def _ratio(value: Effect) -> str:
+    if 0 <= value.value < NOTHING:
+        return percent(-1)
     if _LEAST_SHARE <= value.value < 2:
         return before_unit(percent(value.value - 1), _scaled(value.ci, lambda ratio: 100 * (ratio - 1)))
     return f"{number(value.value)}×{_scaled(value.ci, float)}"

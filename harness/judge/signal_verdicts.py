@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.amounts import count, general
+from harness.amounts import NOTHING, count, general
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, LevelEstimate, Modes
 from harness.judge.comparison.level_rules import EXACT, RULES, why_end_is_hidden
@@ -319,8 +319,8 @@ def with_modes(cells: Sequence[CellVerdict], modes: Modes) -> tuple[CellVerdict,
 
 
 def _factor(ratio: float) -> str:
-    """Return three significant digits, or a whole number: `4.46`, `2,199`."""
-    return f"{ratio:.3g}" if ratio < 999.5 else f"{ratio:,.0f}"
+    """Return three significant digits, or a whole number: `4.46`, `2,199`; `0` for nothing at all."""
+    return f"{ratio if ratio > NOTHING else 0:.3g}" if ratio < 999.5 else f"{ratio:,.0f}"
 
 
 def _figures(name: str, level: LevelEstimate) -> LevelEstimate:

@@ -199,7 +199,7 @@ class FindingBox:
         told = f"{text} %" if self._drifts else text
         begin = "" if old is None else f"{'' if bound is None else 'at most '}{older or 'unknown'} → "
         is_told = is_brief and size is not None and size.ci is not None and size.unit == "ratio"
-        around = f" ({low} to {high})" if low and high and not is_told else ""
+        around = f" ({low} to {high})" if low and high and value and not is_told else ""
         ratio = f"; {amounts.effect(size)}" if size is not None and size.unit == "ratio" and not self._drifts else ""
         return f"{self._title} {begin}{amounts.before_unit(told, around)}{ratio}"
 

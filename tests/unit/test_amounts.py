@@ -71,6 +71,7 @@ def test_effects_carry_their_unit_and_interval() -> None:
     assert amounts.effect(Effect(value=0.9, unit="ratio")) == "-10 %"
     assert amounts.effect(Effect(value=0.00851, unit="ratio")) == "-99.1 %"
     assert amounts.effect(Effect(value=0.00001, unit="ratio")) == "0.00001×"
+    assert amounts.effect(Effect(value=1e-13, unit="ratio", ci=(9e-14, 2e-13))) == "-100 %", "no items at all"
     assert amounts.effect(Effect(value=5.62, unit="ratio", ci=(5.5, 5.7))) == "5.62× (5.5 to 5.7)"
     assert amounts.effect(Effect(value=0.375, unit="failures", ci=(0.0852, 0.755))) == (
         "fails in 37.5 (8.52 to 75.5) % of launches"
