@@ -81,7 +81,8 @@ def tried(
         say(f"the first launch was short, so {limit}")
     result = attempt.swept(selected(attempt.matrix, options, environ), options)
     attempt.refuse_unlaunched()
-    say(f"the matrix is {attempt.matrix}; edit it, and run it with: harness sweep {attempt.matrix}")
+    runs = f"the runs of {draft.job.name} are in {result.directory.parent}"
+    say(f"the matrix is {attempt.matrix}, and {runs}; edit it, and run it with: harness sweep {attempt.matrix}")
     return result, note_on_peaks(draft, result)
 
 
