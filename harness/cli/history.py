@@ -95,7 +95,6 @@ def history(
     from harness.history import exports
     from harness.history.printing import history_section
     from harness.history.selection import list_histories
-    from harness.history.words import SHOWN
 
     if every and last is not None:
         raise UsageError("--all and --last: give only one")
@@ -104,7 +103,7 @@ def history(
         views, runs = list_histories(
             source, matrix=matrix, series=series, host=host, only=only, begins=_begins(since), rebuild=rebuild, say=say,
             last=None if every or (is_data and last is None) else last or NEWEST,
-            signals=signals if is_data else (*signals, *SHOWN),
+            signals=signals, only_these=is_data,
         )  # fmt: skip
         if as_json:
             print_json(exports.histories_json(views, runs))

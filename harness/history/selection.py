@@ -37,11 +37,11 @@ def list_runs(
 
 def list_histories(
     out: Path, *, matrix: str | None, series: str | None, host: str | None, only: Sequence[str],
-    signals: Sequence[str], begins: str, last: int | None, rebuild: bool, say: Say,
+    signals: Sequence[str], only_these: bool, begins: str, last: int | None, rebuild: bool, say: Say,
 ) -> tuple[list[HistoryView], dict[str, IndexedRun]]:  # fmt: skip
     """Return the histories in `out`, and all runs by path: those of one matrix, series and host, unless these are None,
     and of the variants that match a pattern of `only`, if there is any. A history has the `last` newest versions, as
-    measured in runs that began at `begins` or later, with the figures of `signals`; () stands for all.
+    measured in runs that began at `begins` or later, with all figures, or `only_these` of `signals`, if there is any.
 
     Raises InfrastructureError, and UsageError, which lists the known names, if no history matches.
     """
@@ -59,7 +59,7 @@ def list_histories(
         ]
         if not chosen:
             raise UsageError(_nothing(every, series))
-        return index.views(chosen, last=last, signals=signals or None, since=begins), index.runs
+        return index.views(chosen, last=last, signals=(only_these and signals) or None, since=begins), index.runs
 
     return _answer(out, ask, matrix=matrix, rebuild=rebuild, say=say)
 

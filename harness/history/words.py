@@ -10,7 +10,7 @@ from harness.model import SignalState
 from harness.report.text.finding_words import UNCONFIRMED, boundary, symptom
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import some_of
-from harness.report.text.signal_words import SYMBOLS, Tone, shown_signal, tone, verdict_word
+from harness.report.text.signal_words import SYMBOLS, Tone, in_order, shown_signal, tone, verdict_word
 
 Runs = Mapping[str, IndexedRun]
 SHOWN = ("memory", "step_time", "run_time", "peak_memory")
@@ -48,17 +48,13 @@ def measured_verdict(measurement: Measurement) -> str:
     verdict, state = measurement.verdict, measurement.state
     word, own = verdict_word(verdict), tone(verdict.verdict)
     if own in ("good", "unsure") and own != state and state in _OTHER_SIGNALS:
-        states, otherwise = _OTHER_SIGNALS[state]
-        titles = [shown_signal(name).title for name, signal in verdict.signals.items() if signal.seen in states]
-        word = some_of(titles, 3) or otherwise
+        names = in_order(name for name, signal in verdict.signals.items() if signal.seen in _OTHER_SIGNALS[state])
+        word = some_of([shown_signal(name).title for name in names], 3) or word
     return f"{SYMBOLS[state]} {word}{' so far' if verdict.provisional else ''}"
 
 
-_OTHER_SIGNALS: Mapping[Tone, tuple[tuple[SignalState, ...], str]] = {
-    "bad": (("bad",), "worse than before"),
-    "unsure": (("suspect", "blind"), "partly undecided"),
-}
-"""The signal states that make a cell bad or unsure, and the words used if no signal is named."""
+_OTHER_SIGNALS: Mapping[Tone, tuple[SignalState, ...]] = {"bad": ("bad",), "unsure": ("suspect", "blind")}
+"""The signal states that make a cell bad or unsure."""
 
 
 def history_place(history: IndexedHistory) -> str:
