@@ -83,9 +83,7 @@ def _facts(host: HostCheck) -> dict[str, Sequence[str]]:
         if host.gpus and found.gpu_way and not no_gpus:
             facts["GPUs"] = [*facts["GPUs"], f"given by {found.gpu_way}"]
         room, limit_bytes, memory = found.room, host.host.disk_bytes, found.memory_limit_bytes
-        free = (
-            "not known" if room is None else f"{amounts.size(room.free_bytes)} free of {amounts.size(room.total_bytes)}"
-        )
+        free = "" if room is None else f"{amounts.size(room.free_bytes)} free of {amounts.size(room.total_bytes)}"
         facts |= {
             "lease": [found.holder or "free"],
             "disk space": [
