@@ -43,11 +43,11 @@ def of_lives(histories: Iterable[IndexedHistory], runs: Runs) -> Iterator[Event]
     for at, life in told_lives(histories):
         place, first = words.history_place(at), runs[life.found]
         key = (at.matrix, at.series, at.lane, at.variant, life.begins.signal, first.path)
-        text = f"found: {place}: {words.finding_text(life.begins)}"
+        text = f"found: {place}: {words.finding_text(at, life.begins)}"
         yield Event(at=first.started, text=text, tone="bad", run=first, key=(*key, "found"))
         if life.closed is not None:
             last = runs[life.closed]
-            text = f"{_WORDS[life.status]}: {place}: {words.life_text(life)}"
+            text = f"{_WORDS[life.status]}: {place}: {words.life_text(at, life)}"
             yield Event(at=last.started, text=text, tone="good", run=last, key=(*key, life.status, last.path))
 
 

@@ -58,7 +58,8 @@ class OpenIndex:
         """Return the histories with at least one cell in any run."""
         condition, values = _where(matrix=matrix, series=series)
         rows = self._connection.execute(
-            "SELECT id, matrix, series, host, gpu, scenario, params, lane, variant, concluded FROM histories"
+            "SELECT id, matrix, series, host, gpu, scenario, params, lane, variant, concluded,"
+            " EXISTS (SELECT 1 FROM cells WHERE history = histories.id AND per = 'request') FROM histories"
             f" WHERE {condition} AND id IN (SELECT history FROM cells) ORDER BY matrix, series, id",
             values,
         )
@@ -174,12 +175,13 @@ def _where(**asked: Some) -> tuple[str, list[object]]:
 
 
 def _history(row: Sequence[Any]) -> IndexedHistory:
-    number, matrix, series, host, gpu, scenario, params, lane, variant, concluded = row
+    number, matrix, series, host, gpu, scenario, params, lane, variant, concluded, is_served = row
     # NULL: another process has just added a run, and will conclude.
     known = json.loads(concluded) if concluded else {"lives": (), "drifts": ()}
     return IndexedHistory(
         id=number, matrix=matrix, series=series, host=host, gpu=gpu, scenario=scenario, lane=lane, variant=variant,
-        params=tuple(json.loads(params).items()), lives=tuple(map(_life, known["lives"])),
+        params=tuple(json.loads(params).items()), per="request" if is_served else "step",
+        lives=tuple(map(_life, known["lives"])),
         drifts=tuple(Drift(**{**drift, "effect": _effect(drift["effect"])}) for drift in known["drifts"]),
     )  # fmt: skip
 

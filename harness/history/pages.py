@@ -240,7 +240,7 @@ def _open(index: OpenIndex, histories: Sequence[IndexedHistory]) -> ReportSectio
 def _told(some: Sequence[Found], index: OpenIndex) -> tuple[Box, ...]:
     history, life = some[0]
     also = f" (and in {amounts.count(len(some) - 1, 'more row')})" if len(some) > 1 else ""
-    text = shortened(f"{_place(history)}{also}: {words.life_text(life)}", most=500)
+    text = shortened(f"{_place(history)}{also}: {words.life_text(history, life)}", most=500)
     return _series_link(text, history), Box(text=words.standing(life, index.runs), tone="dim")
 
 
@@ -290,8 +290,8 @@ def _run(index: OpenIndex, run: IndexedRun, histories: Sequence[IndexedHistory])
     by_id = {one.id: one for one in histories}
     # A damaged run may have findings in a history without cells.
     findings = [
-        f"{finding.number}. {_place(by_id[history])}: {shortened(words.finding_text(finding), most=300)}"
-        for history, finding in index.findings(runs=[run.path]) if history in by_id
+        f"{finding.number}. {_place(at)}: {shortened(words.finding_text(at, finding), most=300)}"
+        for history, finding in index.findings(runs=[run.path]) if (at := by_id.get(history)) is not None
     ]  # fmt: skip
     cells = index.measurements(runs=[run.path])
     cells.sort(key=lambda cell: ("bad", "unsure", "none", "good").index(cell.state))
@@ -403,7 +403,7 @@ def _history(view: HistoryView, index: OpenIndex, *, most: int) -> ReportSection
     """Return a history with at most `most` versions in its table, newest first."""
     history = view.history
     by_version = grouped((one.version, one) for one in view.measured)
-    told = [(words.life_text(life), words.standing(life, index.runs)) for life in history.lives[-20:]]
+    told = [(words.life_text(history, life), words.standing(life, index.runs)) for life in history.lives[-20:]]
     told += [(words.drift_text(drift), "open") for drift in history.drifts]
     lines = tuple((Box(text=shortened(text, most=300)), Box(text=when, tone="dim")) for text, when in told)
     rows: list[Row] = []

@@ -43,7 +43,7 @@ def history_section(view: HistoryView, runs: Runs, *, signals: Sequence[str], da
     titles = [signal_words.shown_signal(name).title for name in shown]
     columns = ("image", "verdict", *titles, *(("started (UTC)", "run") if days else ("measured",)))
     lines = [f"{amounts.count(view.left_out, 'older version')} not shown: --all"] if view.left_out else []
-    lines += [f"{words.life_text(life)}; {words.standing(life, runs)}" for life in view.history.lives]
+    lines += [f"{words.life_text(view.history, life)}; {words.standing(life, runs)}" for life in view.history.lives]
     lines += [words.drift_text(drift) for drift in view.history.drifts]
     table = TextTable(columns=columns, rows=tuple(_rows(view, shown, days=days)))
     title = f"{words.history_place(view.history)} ({plain(view.history.matrix)})"

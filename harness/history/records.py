@@ -10,6 +10,7 @@ from typing import Literal
 
 from harness.model.from_file import Scalar
 from harness.model.judged import CellState, CellVerdict, Effect, FindingKind, Metric
+from harness.model.signals import Per
 
 RunKind = Literal["sweep", "rehearsal", "probe", "killed"]
 Life = Literal["open", "fixed", "not seen again"]
@@ -94,7 +95,7 @@ class Drift:
 @dataclass(frozen=True, kw_only=True)
 class IndexedHistory:
     """A row over all runs of its matrix: one series, lane and variant, with the lives of its findings and its drifts.
-    `params` are in the order of the matrix.
+    `params` are in the order of the matrix. `per`: `request` for a server.
     """
 
     id: int
@@ -106,6 +107,7 @@ class IndexedHistory:
     params: tuple[tuple[str, Scalar], ...]
     lane: str
     variant: str
+    per: Per
     lives: tuple[FindingLife, ...]
     drifts: tuple[Drift, ...]
 

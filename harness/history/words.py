@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from harness import amounts
 from harness.history.records import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
 from harness.model import SignalState
+from harness.model.signals import in_words
 from harness.report.text.finding_words import UNCONFIRMED, boundary, symptom
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import some_of
@@ -62,24 +63,24 @@ def history_place(history: IndexedHistory) -> str:
     return f"{plain(history.series)} on {plain(history.lane)}, {plain(history.variant)}"
 
 
-def life_text(life: FindingLife) -> str:
+def life_text(history: IndexedHistory, life: FindingLife) -> str:
     """Return a finding's life: `memory leak since 1.15 (last good 1.14), fixed in 1.18: 7.84 KiB/step`."""
     end = ""
     if life.ends is not None:
         end = f", fixed in {version(life.ends.after)}"
         end += f" (last bad {version(life.ends.before)})" if life.ends.before else ""
     sure = "" if life.begins.confirmed else f"; not confirmed: {UNCONFIRMED}"
-    return f"{finding_text(life.begins, end)}{sure}"
+    return f"{finding_text(history, life.begins, end)}{sure}"
 
 
-def finding_text(finding: SeenFinding, end: str = "") -> str:
+def finding_text(history: IndexedHistory, finding: SeenFinding, end: str = "") -> str:
     """Return a finding of one run: `memory leak since 1.15 (last good 1.14): 7.84 KiB/step (7.83 to 7.85)`. `end`: how
     it ended in a later run.
     """
     size = "" if finding.effect is None else f": {amounts.effect(finding.effect)}"
     cause = f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""
     where = boundary(finding.kind, finding.before, finding.after)
-    return f"{symptom(finding.signal, finding.verdict)} {where}{end}{size}{cause}"
+    return f"{in_words(symptom(finding.signal, finding.verdict), history.per)} {where}{end}{size}{cause}"
 
 
 def standing(life: FindingLife, runs: Runs) -> str:

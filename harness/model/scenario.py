@@ -13,7 +13,7 @@ from harness.agent.serving.asked import request_of
 from harness.model.from_file import ById, FromFile, Later, Scalar, Where
 from harness.model.mounts import Cache, Mount, normal_path
 from harness.model.servers import Request, WhenReady, rate_of
-from harness.model.signals import LIMITED, SIGNALS, TIMES, log_of
+from harness.model.signals import LIMITED, SIGNALS, TIMES, in_words, log_of
 
 if TYPE_CHECKING:
     from harness.model import file_keys, forms
@@ -313,8 +313,8 @@ class Scenario(FromFile):
         return self.client if isinstance(self.client, tuple) else ()
 
     def in_words(self, text: str) -> str:
-        """Return words about steps for this scenario: each step of a server is a request to it."""
-        return text.replace("step", "request") if self.serve and not self.generator else text
+        """Return words about steps for this scenario."""
+        return in_words(text, "request" if self.serve and not self.generator else "step")
 
     @property
     def carried(self) -> tuple[Path, ...]:

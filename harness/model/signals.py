@@ -356,6 +356,11 @@ def counted(per: Per) -> str:
     return "sample" if per == "run" else per
 
 
+def in_words(text: str, per: Per) -> str:
+    """Return words about steps for what the amounts are counted by: each step of a server is a request to it."""
+    return text.replace("step", "request") if per == "request" else text
+
+
 _SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}
 """The units that have another form after `1`."""
 

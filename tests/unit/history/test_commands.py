@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.errors import UsageError
 from harness.history.database import FILE, TABLES
 from harness.history.selection import list_drifts, remember
-from harness.model import SignalVerdict, VerdictName
+from harness.model import Effect, SignalVerdict, VerdictName
 from harness.report import finding_boxes
 from tests.players import build
 from tests.players.pages import HOSTILE
@@ -83,6 +83,15 @@ def test_rates_are_told_by_what_was_counted(tmp_path: Path) -> None:
     for told in (shown, page):
         assert "7.8 KiB/line" in told
         assert "/step" not in told
+
+
+def test_a_slower_server_has_slower_requests(tmp_path: Path) -> None:
+    found = made.begins("1.0", "1.1", metric="step_time", verdict="slower", effect=Effect(value=1.5, unit="ratio"))
+    cells = {version: replace(made.good(), per="request") for version in ("1.0", "1.1")}
+    made.write_run(tmp_path, 1, cells, findings=[found])
+    assert "slower requests since 1.1" in harness(tmp_path, "history").stdout
+    harness(tmp_path, "publish", "--out", str(tmp_path / "site"))
+    assert "slower requests since 1.1" in (tmp_path / "site" / "findings.html").read_text()
 
 
 def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
