@@ -83,6 +83,9 @@ Anything else on stdout is noise from the image. Messages, in order:
                null if it could not be counted; shm, disk and the memory of the workers (probes/processes.py) in KiB.
                Sent before a look and before `done`, if there is anything new. It has all rows so far, and replaces
                the message before.
+    over_time {"columns": {"at_s": [0.05, 0.1, …], "rss_kib": […], "anon_kib": […]}}
+               of a program or a command: the memory of all its processes, by the seconds since its start without those
+               in which it had to wait (census.py). Sent once, before `done`.
     look      {"step": 500, "look": {fields of model.Look}, "last": false}      after the samples it covers.
                One with "last": true is never answered; `done` follows. It is taken at the budget, and once more
                at the same step after an answer of stop, or if the time limit ended the steps. A trial that

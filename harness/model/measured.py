@@ -109,6 +109,8 @@ AGENT_COLUMNS = frozenset(
 )
 """The columns of a trace that the agent measures, and `slice`. The others are metrics that the scenario returns or
 prints."""
+OVER_TIME = ("at_s", "rss_kib", "anon_kib")
+"""The columns of a trace over time."""
 MOST_METRICS = 16
 """Most metrics of a trial for which the agent has columns."""
 
@@ -148,12 +150,16 @@ class Trace:
     signals (`open_files`, `threads`, `processes`, `zombies`; `shm`, `disk` and `worker_memory` in KiB) with `sockets`
     and `pipes`, which are among the open files, and `worker_memory_kept`, in which workers that start or end change
     nothing. Values that could not be counted are NaN.
+
+    `over_time`, of a program or a command, is the memory of all its processes by the seconds since its start (`at_s`),
+    whatever its steps are: `rss_kib` and `anon_kib`.
     """
 
     step: Floats
     columns: Mapping[str, Floats]
     looks: tuple[Look, ...] = ()
     counts: Mapping[str, Floats] = field(default_factory=dict)
+    over_time: Mapping[str, Floats] = field(default_factory=dict)
 
     def column(self, name: str) -> Floats | None:
         """Return a column, or None if it was not sampled."""

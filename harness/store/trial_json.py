@@ -40,6 +40,7 @@ class _TraceFile(BaseModel):
     columns: dict[str, list[float | None]]
     looks: list[LookFile]
     counts: dict[str, list[float | None]]
+    over_time: dict[str, list[float | None]] = {}
 
 
 _STRICTER = {
@@ -84,6 +85,7 @@ def _trace_to_json(trace: Trace | None) -> dict[str, Any] | None:
         "columns": _lists({"step": trace.step, **trace.columns}),
         "looks": [{"step": look.step, **look.values} for look in trace.looks],
         "counts": _lists(trace.counts),
+        **({"over_time": _lists(trace.over_time)} if trace.over_time else {}),
     }
 
 
@@ -143,23 +145,30 @@ def _trial(content: Any) -> Trial:
 def _trace(file: _TraceFile | None) -> Trace | None:
     if file is None:
         return None
-    columns, counts = _arrays(file.columns), _arrays(file.counts or {"step": []})
-    if not np.all(np.isfinite(counts["step"])) or np.any(np.diff(counts["step"]) <= 0):
-        raise ValueError("the steps of its counts are out of order")
-    if any(np.any((values < 0) | np.isinf(values)) for values in counts.values()):
-        raise ValueError("its counts contain a negative or infinite value")
+    columns = _arrays(file.columns)
     return Trace(
         step=columns.pop("step"),
         columns=columns,
         looks=tuple(Look(step=one.step, values=one.values) for one in file.looks),
-        counts=counts if file.counts else {},
+        counts=_amounts(file.counts, along="step"),
+        over_time=_amounts(file.over_time, along="at_s"),
     )
 
 
-def _arrays(file: Mapping[str, list[float | None]]) -> dict[str, Floats]:
-    rows = len(file.get("step", ()))
-    if "step" not in file or any(len(values) != rows for values in file.values()):
-        raise ValueError("its columns differ in length, or the column `step` is missing")
+def _amounts(file: Mapping[str, list[float | None]], *, along: str) -> dict[str, Floats]:
+    """Return amounts that were counted or sampled along steps or seconds. Raises ValueError."""
+    amounts = _arrays(file, along) if file else {}
+    if amounts and (not np.all(np.isfinite(amounts[along])) or np.any(np.diff(amounts[along]) <= 0)):
+        raise ValueError(f"its column `{along}` is out of order")
+    if any(np.any((values < 0) | np.isinf(values)) for values in amounts.values()):
+        raise ValueError("its counts contain a negative or infinite value")
+    return amounts
+
+
+def _arrays(file: Mapping[str, list[float | None]], along: str = "step") -> dict[str, Floats]:
+    rows = len(file.get(along, ()))
+    if along not in file or any(len(values) != rows for values in file.values()):
+        raise ValueError(f"its columns differ in length, or the column `{along}` is missing")
     if problem := beyond_any_trace(rows=rows, columns=len(file)):
         raise ValueError(problem)
     return {name: np.array(values, dtype=np.float64) for name, values in file.items()}

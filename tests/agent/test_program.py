@@ -528,6 +528,20 @@ time.sleep(0.3)
     assert (ready["setup_s"], ready["first_step_s"]) == (None, None)
 
 
+def test_the_memory_of_all_processes_is_sampled_over_time_without_a_step(tmp_path: Path, python: str) -> None:
+    """A program whose child lost memory all the time was one figure, its peak."""
+    child = "import time\\nkept = []\\nfor _ in range(20): kept.append(bytearray(b'x') * (2 << 20)); time.sleep(0.05)"
+    text = f"import subprocess, sys\nsubprocess.check_call([sys.executable, '-c', \"{child}\"])"
+    columns = run(tmp_path, python, text).one("over_time")["columns"]
+    at_s, anon_kib = columns["at_s"], columns["anon_kib"]
+    assert len(at_s) > 10
+    assert at_s == sorted(at_s)
+    assert max(anon_kib) - anon_kib[0] > 35 << 10
+    assert anon_kib[len(anon_kib) // 2] < 0.8 * max(anon_kib), "it rose little by little"
+    script = driver.run(tmp_path / "script", python, "def setup(): return lambda: None")
+    assert not script.all("over_time"), "its steps tell more"
+
+
 @pytest.mark.parametrize(
     "end", ["os._exit(0)", "os.execv(sys.executable, [sys.executable, '-c', 'print(\"accuracy: 0.5\")'])"]
 )

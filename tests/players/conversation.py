@@ -29,6 +29,10 @@ def counts(*steps: float, **columns: list[float | None]) -> dict[str, Any]:
     return {"type": "counts", "columns": {"step": list(steps), **columns}}
 
 
+def over_time(*at_s: float, **columns: list[float | None]) -> dict[str, Any]:
+    return {"type": "over_time", "columns": {"at_s": list(at_s), **columns}}
+
+
 @dataclass
 class Clock:
     now_s: float = 0.0

@@ -68,16 +68,19 @@ def test_what_is_seen_beside_memory_comes_back_as_it_was(tmp_path: Path) -> None
     assert plain.trace is not None
     counts = {"step": np.array([1.0, 4.0]), "threads": np.array([1.0, np.nan]), "disk": np.array([0.5, 12.25])}
     looks = (Look(step=4, values={"rss_kib": 4.0, "cpu_s": 0.125}),)
-    trial = replace(plain, trace=replace(plain.trace, counts=counts, looks=looks), **FULL)  # type: ignore[arg-type]
+    over_time = {"at_s": np.array([0.05, 0.1]), "rss_kib": np.array([9.0, 8.0]), "anon_kib": np.array([5.0, np.nan])}
+    trace = replace(plain.trace, counts=counts, looks=looks, over_time=over_time)
+    trial = replace(plain, trace=trace, **FULL)  # type: ignore[arg-type]
     run.write_trial(trial, cell)
     (back,) = run.known_trials(cell, "k")
 
     assert {name: getattr(back, name) for name in FULL} == FULL
     assert back.trace is not None
     assert back.trace.looks == looks
-    assert set(back.trace.counts) == set(counts)
-    for name, values in counts.items():
-        np.testing.assert_array_equal(back.trace.counts[name], values)
+    for told, kept in ((back.trace.counts, counts), (back.trace.over_time, over_time)):
+        assert set(told) == set(kept)
+        for name, values in kept.items():
+            np.testing.assert_array_equal(told[name], values)
 
 
 def read_with(folder: Path, **parts: object) -> Trace | None:
@@ -106,6 +109,8 @@ def test_a_figure_of_a_look_that_is_not_finite_is_missing(tmp_path: Path, figure
         {"counts": {"step": [None]}},
         {"counts": {"step": [1.0], "threads": [-1.0]}},
         {"counts": {"step": [1.0], "threads": ["x"]}},
+        {"over_time": {"at_s": [0.2, 0.1], "rss_kib": [1.0, 1.0]}},
+        {"over_time": {"rss_kib": [1.0]}},
         {"columns": {"step": [1, 2], "rss_kib": [1.0]}},
     ],
 )

@@ -16,6 +16,7 @@ COUNTED = (*processes.COUNTED, "shm", "disk", "worker_memory", "worker_memory_ke
 PERIOD_S = 0.05
 SHARE = 0.005  # of the time, for each of the two paces
 MOST_PACED = 256
+MOST_OVER_TIME = 512
 
 
 class Census(object):
@@ -93,3 +94,31 @@ class Census(object):
             gone = {row[0] for row in paced[::2]}
             self._rows = [row for row in self._rows if row[2] or row[0] not in gone]
             self._pace.slow_down()
+
+
+class OverTime(object):
+    """Samples the memory of all processes of a program or a command at even distances in time, whatever its steps are.
+    At most MOST_OVER_TIME rows are kept, as by a census."""
+
+    def __init__(self, clock=time.perf_counter):
+        self._pace = Pace(PERIOD_S, clock, SHARE)
+        self.columns = {"at_s": [], "rss_kib": [], "anon_kib": []}
+
+    def beat_s(self, now, otherwise_s):
+        """Return the maximum number of seconds until `tick` should be called."""
+        return min(self._pace.left_s(now), otherwise_s)
+
+    def tick(self, now, at_s):
+        """Take a row if one is due, `at_s` seconds after the start, without those in which the program had to wait."""
+        if not self._pace.due(now):
+            return
+        resident_kib, anonymous_kib = processes.memory_kib(processes.descendants())
+        if resident_kib:
+            self.columns["at_s"].append(at_s)
+            self.columns["rss_kib"].append(resident_kib)
+            self.columns["anon_kib"].append(anonymous_kib)
+        if len(self.columns["at_s"]) > MOST_OVER_TIME:
+            for column in self.columns.values():
+                del column[::2]
+            self._pace.slow_down()
+        self._pace.spent(now)

@@ -82,6 +82,7 @@ class Job(object):
         self.clock = time.perf_counter
         self.rows, self.stride = samples.shape(order["looks"][-1])
         self.child = self.census = self.countdown = None
+        self.over_time = None if order["script"] or order.get("serve") else census.OverTime(self.clock)
         self.wrapper = inside.make_wrapper(order, root)
         self.components = inside.make_component_lister(order)
         self.done = None
@@ -191,6 +192,8 @@ class Job(object):
         if self.asked_at is None:
             self.monitor.tick(now, self.sent)
             self.census.tick(now)
+            if self.over_time is not None:
+                self.over_time.tick(now, self.order["timeout_s"] - self.countdown.left(now))
         self.subject.tick(now)
 
     def _exchange(self, pause_s):
@@ -215,6 +218,7 @@ class Job(object):
             beat_s = min(beat_s, max(self._slice[0] - now, NEXT_STEP_S))
         if self.asked_at is None:
             left, beat_s = self.countdown.left(now), self.census.beat_s(now, beat_s)
+            beat_s = beat_s if self.over_time is None else self.over_time.beat_s(now, beat_s)
         else:
             left = self._deadline_of_answer() - now
         return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, beat_s))
@@ -406,6 +410,8 @@ class Job(object):
             self.drain()
             self._send_ready()
             self._send_samples()
+            if self.over_time is not None:
+                self.outbox.send("over_time", columns=self.over_time.columns)
         for name, text in (self.wrapper or self.components).files().items():
             self.send_file(name, text)
         notes = self.notes + self.monitor.notes()

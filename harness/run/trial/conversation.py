@@ -27,6 +27,7 @@ from harness.run.trial.messages import (
     LookTaken,
     MessageLines,
     Misunderstood,
+    OverTime,
     Parked,
     Progress,
     Ready,
@@ -265,6 +266,8 @@ class Conversation:
                 self.samples.add(message.columns)
             case Counts():
                 self.samples.set_counts(message.columns)
+            case OverTime():
+                self.samples.set_over_time(message.columns)
             case LookTaken():
                 self._look(message)
             case FilePart():

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -26,7 +27,15 @@ from pydantic import (
 
 from harness.masking import told, without_known
 from harness.model import GROWTHS, End, Floats, Look, Remedy, Shortfall, Trace
-from harness.model.measured import LOOK_COLUMNS, MOST_COLUMNS, MOST_METRICS, SeenCgroup, SeenGpu, beyond_any_trace
+from harness.model.measured import (
+    LOOK_COLUMNS,
+    MOST_COLUMNS,
+    MOST_METRICS,
+    OVER_TIME,
+    SeenCgroup,
+    SeenGpu,
+    beyond_any_trace,
+)
 from harness.run.interruptible import BoundedTail
 
 LINE_LIMIT_BYTES = 16 << 20
@@ -91,11 +100,11 @@ class MessageLines:
 # ---------------------------------------------------------------- fields
 
 
-def _columns(fields: object) -> dict[str, Floats]:
-    """Return the columns by name, including `step`: arrays of the same length. Nulls and values beyond NUMBER_LIMIT (a
+def _columns(fields: object, along: str = "step") -> dict[str, Floats]:
+    """Return the columns by name, including `along`: arrays of the same length. Nulls and values beyond NUMBER_LIMIT (a
     diverging loss) become NaN."""
-    if not isinstance(fields, dict) or "step" not in fields or len(fields) > MOST_COLUMNS:
-        raise ValueError("no columns, too many, or none named step")
+    if not isinstance(fields, dict) or along not in fields or len(fields) > MOST_COLUMNS:
+        raise ValueError(f"no columns, too many, or none named {along}")
     arrays: dict[str, Floats] = {}
     for name, values in fields.items():
         # numpy would convert strings and booleans to numbers.
@@ -108,7 +117,7 @@ def _columns(fields: object) -> dict[str, Floats]:
         array[np.abs(array) > NUMBER_LIMIT] = np.nan
     if len({len(array) for array in arrays.values()}) != 1:
         raise ValueError("columns of different lengths")
-    if not np.all(np.isfinite(arrays["step"])):
+    if not np.all(np.isfinite(arrays[along])):
         raise ValueError("a step is not a number")
     return arrays
 
@@ -232,6 +241,10 @@ class Counts(Message):
     columns: Columns
 
 
+class OverTime(Message):
+    columns: Annotated[dict[str, Any], PlainValidator(functools.partial(_columns, along="at_s"))]
+
+
 class LookTaken(Message):
     step: Count = 0
     look: Figures
@@ -303,8 +316,8 @@ class Done(Message):
 
 
 MESSAGES: Mapping[str, type[BaseModel]] = {
-    "hello": Hello, "ready": Ready, "progress": Progress, "samples": Rows, "counts": Counts, "look": LookTaken,
-    "parked": Parked, "mounted": Mounted, "file": FilePart, "done": Done,
+    "hello": Hello, "ready": Ready, "progress": Progress, "samples": Rows, "counts": Counts, "over_time": OverTime,
+    "look": LookTaken, "parked": Parked, "mounted": Mounted, "file": FilePart, "done": Done,
 }  # fmt: skip
 
 
@@ -354,6 +367,7 @@ class Samples:
     def __init__(self, *, last_step: float) -> None:
         self._chunks: list[dict[str, Floats]] = []
         self._counts: dict[str, Floats] = {}
+        self._over_time: dict[str, Floats] = {}
         self._names: set[str] = set()
         self._rows = 0
         self._last_step = last_step
@@ -384,8 +398,15 @@ class Samples:
         if len(step) > COUNTS_LIMIT or np.any(step > self._last_step) or np.any(np.diff(step) <= 0):
             raise Misunderstood("counts: too many rows, or steps out of order or beyond the last one")
         self._counts = {name: columns[name] for name in COUNTED if name in columns}
-        if any(np.any(values < 0) for values in self._counts.values()):
+        if any(map(_is_negative, self._counts.values())):
             raise Misunderstood("counts: a count is negative")
+
+    def set_over_time(self, columns: dict[str, Floats]) -> None:
+        """Keep the memory over time; unknown columns are ignored."""
+        own = {name: columns[name] for name in OVER_TIME if name in columns}
+        if len(own["at_s"]) > COUNTS_LIMIT or np.any(np.diff(own["at_s"]) <= 0) or any(map(_is_negative, own.values())):
+            raise Misunderstood("over_time: too many rows, times out of order, or a negative number")
+        self._over_time = own
 
     def begin_slice(self, cycle: int, step: int) -> None:
         """Note that the steps after `step` are those of the slice in `cycle`."""
@@ -408,7 +429,17 @@ class Samples:
         columns = {name: values for name, values in joined.items() if name != "step"}
         if self._slices:
             columns |= _in_slices(joined["step"], columns.get("step_s"), self._slices)
-        return Trace(step=joined["step"], columns=columns, looks=tuple(self.looks), counts=self._counts)
+        return Trace(
+            step=joined["step"],
+            columns=columns,
+            looks=tuple(self.looks),
+            counts=self._counts,
+            over_time=self._over_time,
+        )
+
+
+def _is_negative(values: Floats) -> bool:
+    return bool(np.any(values < 0))
 
 
 UNSETTLED = 0.3

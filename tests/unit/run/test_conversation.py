@@ -13,7 +13,19 @@ from harness.run.engine import Exit
 from harness.run.trial import messages
 from harness.run.trial.conversation import CANNOT_PARK, Slice
 from harness.run.trial.messages import Samples
-from tests.players.conversation import DONE, HELLO, Clock, Player, counts, held, in_slices, lines, play, samples
+from tests.players.conversation import (
+    DONE,
+    HELLO,
+    Clock,
+    Player,
+    counts,
+    held,
+    in_slices,
+    lines,
+    over_time,
+    play,
+    samples,
+)
 
 
 def test_the_start_is_the_time_until_the_agent_runs_without_its_own() -> None:
@@ -175,6 +187,10 @@ def test_rows_that_come_one_by_one_take_no_more_memory_than_together() -> None:
         [HELLO, counts(1, 2, threads=[1, "2"])],
         [HELLO, counts(1, None, threads=[1, 2])],
         [HELLO, counts(*range(1, 20_000))],
+        [HELLO, over_time(0.1, 0.1, rss_kib=[1, 1])],
+        [HELLO, over_time(0.1, rss_kib=[-1])],
+        [HELLO, over_time(*range(20_000))],
+        [HELLO, {"type": "over_time", "columns": {"rss_kib": [1]}}],
     ],
 )
 def test_what_is_not_understood_says_nothing_about_the_image(said: list[dict[str, Any]]) -> None:
@@ -208,6 +224,7 @@ def test_counts_are_those_of_the_newest_message_and_of_kinds_that_are_known() ->
             look,
             samples(20),
             counts(1, 10, 20, threads=[1, 3, None], disk=[1, 2.5, 3], own=[1, 2, 3]),
+            over_time(0.05, 0.1, rss_kib=[20, None], own=[1, 2]),
             DONE,
         ),
         decide=decide,
@@ -217,6 +234,8 @@ def test_counts_are_those_of_the_newest_message_and_of_kinds_that_are_known() ->
     assert set(trial.trace.counts) == {"step", "threads", "disk"}
     assert trial.trace.counts["step"].tolist() == [1, 10, 20]
     assert str(trial.trace.counts["threads"].tolist()) == "[1.0, 3.0, nan]"
+    assert set(trial.trace.over_time) == {"at_s", "rss_kib"}
+    assert str(trial.trace.over_time["rss_kib"].tolist()) == "[20.0, nan]"
 
 
 def test_what_it_printed_and_returned_and_how_it_left_is_kept() -> None:
