@@ -126,6 +126,11 @@ PLANTED: tuple[Planted, ...] = (
     Planted(name="files_left", family="runs", signal="left", fixed=True),
     Planted(name="order_printed", family="runs", signal="other_lines", fixed=True, told="row 0 of the best"),
     Planted(name="checksum_printed", family="runs", signal="metrics.checksum", fixed=True),
+    *(
+        Planted(name=name, family="runs", signal="memory", limit=1024.0)
+        for name in ("run_leaks", "run_leaks_late", "run_child_leaks")
+    ),
+    Planted(name="run_loads", family="runs", signal="peak_memory", fixed=True),
     _groups("memory", "rank_leaks", steps=(500, 2000)),
     _groups("rank_spread", "rank_slow"),
     _groups("step_time", "ranks_slower"),
@@ -149,10 +154,12 @@ _HEALTHY_GROUPS = (
     "rank_prints_much", "ranks_noisy_loss", "ranks_apart", "ranks_end_early", "ranks_start_late", "rank_ends_long",
     "rank_starts_again",
 )  # fmt: skip
+_HEALTHY_RUNS = ("cycles", "keeps", "warms_up", "maps_files", "fills_pool")
 HEALTHY = (
     *(Planted(name=name, family="healthy", signal="none", fixed=True) for name in _HEALTHY),
     Planted(name="keeps_results", family="runs", signal="none", fixed=True),
     Planted(name="other_lines", family="runs", signal="none", fixed=True),
+    *(Planted(name=f"run_{name}", family="runs", signal="none", fixed=True) for name in _HEALTHY_RUNS),
     *(_groups("none", name, fixed=True) for name in _HEALTHY_GROUPS),
 )
 """Healthy programs that look guilty."""

@@ -1,5 +1,9 @@
 """Unmodified programs: those without steps, of which each launch is one figure, and those whose lines are steps."""
 
+import gc
+import math
+import mmap
+import subprocess
 import sys
 import tempfile
 import time
@@ -7,6 +11,7 @@ import time
 from planted_carrier import VERSION, planted, work
 
 RUN_S = 3.0
+GROWING_S = 5.0
 EPOCHS = 400
 STEP_S = 0.003
 
@@ -66,6 +71,88 @@ def other_order(bad):
         print("row %d of the best" % row)
 
 
+def ticks(seconds=GROWING_S, pause_s=0.01):
+    """Yield the share of the run that has passed, in up to a hundred turns a second."""
+    begun = time.monotonic()
+    while (passed := (time.monotonic() - begun) / seconds) < 1:
+        yield passed
+        work(500)
+        time.sleep(pause_s)
+
+
+def taken(kib):
+    """Return so much memory, touched."""
+    return bytearray(b"x") * int(kib * 1024)
+
+
+def leaks_over_time(kib, since=0.0):
+    """Lose so much memory each second, without a line for each."""
+    lost = []
+    for passed in ticks():
+        while 64 * (len(lost) + 1) <= kib * GROWING_S * (passed - since):
+            lost.append(taken(64))
+
+
+def leaks_late(kib):
+    """Lose memory in the second half of the run."""
+    leaks_over_time(kib, since=0.5)
+
+
+def child_leaks(kib):
+    """Wait for a process that loses memory."""
+    subprocess.run([sys.executable, __file__, "run_leaks", str(kib)], check=True)
+
+
+def loads_more(bad):
+    """Load a model in the first third of the run: one of 40 MiB, or of 80 MiB."""
+    pieces = []
+    for passed in ticks():
+        if passed < 0.33 and len(pieces) < passed * 3 * (80 if bad else 40):
+            pieces.append(taken(1024))
+
+
+def makes_cycles(_):
+    """Make garbage in cycles, which is collected every half a second."""
+    gc.disable()
+    for number, _ in enumerate(ticks()):
+        cycle = [taken(256)]
+        cycle.append(cycle)
+        if number % 40 == 39:
+            gc.collect()
+
+
+def keeps_over_time(_):
+    """Keep what each turn computed, alike in all versions."""
+    pieces = []
+    for _ in ticks():
+        pieces.append(taken(32))
+
+
+def warms_up(_):
+    """Take memory that a cache or a compiler fills, ever more slowly."""
+    pieces = []
+    for passed in ticks():
+        while 64 * len(pieces) < 60 * 1024 * (1 - math.exp(-5 * passed)):
+            pieces.append(taken(64))
+
+
+def maps_files(_):
+    """Read more and more of a mapped file."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(96 << 20)
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+            for passed in ticks():
+                sum(mapped[: int(passed * len(mapped)) : 4096])
+
+
+def fills_pool(_):
+    """Fill a pool of 40 MiB, which is full after 70 % of the run."""
+    pieces = []
+    for passed in ticks():
+        if passed < 0.7 and len(pieces) < 57 * passed:
+            pieces.append(taken(1024))
+
+
 def keeps_results(_):
     """Keep what each epoch computed, alike in all versions."""
     results = []
@@ -93,6 +180,15 @@ PROGRAMS = {
     "order_printed": other_order,
     "keeps_results": keeps_results,
     "other_lines": other_lines,
+    "run_leaks": leaks_over_time,
+    "run_leaks_late": leaks_late,
+    "run_child_leaks": child_leaks,
+    "run_loads": loads_more,
+    "run_cycles": makes_cycles,
+    "run_keeps": keeps_over_time,
+    "run_warms_up": warms_up,
+    "run_maps_files": maps_files,
+    "run_fills_pool": fills_pool,
 }
 
 if __name__ == "__main__":

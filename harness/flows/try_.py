@@ -20,6 +20,7 @@ from harness.errors import HarnessError, InfrastructureError, Interrupted, Matri
 from harness.flows.sweep import SweepOptions, selected
 from harness.history import database
 from harness.history.selection import remember
+from harness.judge.launches import over_time
 from harness.matrix import load_matrix
 from harness.matrix.draft import Draft, text
 from harness.matrix.draft.options import option_of
@@ -321,7 +322,8 @@ def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
         made = f"made {trial.last_step} step{'s' if trial.last_step > 1 else ''} and ended"
         return f"{_named(draft)}: {made}; growth needs at least {LEAST_STEPS}, so everything else is judged"
     held = "" if draft.job.source is None else "what it holds and leaves on the disk at its end, "
-    figures = f"run time, processor time, peak memory, output, {held}and printed numbers"
+    memory = "peak memory" if over_time(trial) is None else "peak memory and how memory grows over time"
+    figures = f"run time, processor time, {memory}, output, {held}and printed numbers"
     hint = f"; {finer} makes it finer" if finer else ""
     return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}{hint}"
 
@@ -330,7 +332,8 @@ def note_on_peaks(draft: Draft, result: RunResult) -> str | None:
     """Return what tells a leak from a larger peak, if only the whole run was judged and a peak of memory became worse;
     None if that is no question, or if no option is known to help."""
     trial = _first(result)
-    peaks = [finding.metric for finding in result.findings if finding.metric in ("peak_memory", "gpu_peak")]
+    unknown = {"gpu_peak"} if trial is not None and over_time(trial) is not None else {"peak_memory", "gpu_peak"}
+    peaks = unknown & {finding.metric for finding in result.findings}
     finer = _finer(draft, trial) if peaks and trial is not None and trial.is_one_figure else ""
     return f"no step was seen, so a leak shows only as a larger peak: {finer} tells them apart" if finer else None
 

@@ -14,7 +14,7 @@ from harness.amounts import general
 from harness.judge.cell import fails_late, judge_cell, needs_whole_budget, quiet
 from harness.judge.comparison import which_launches
 from harness.judge.comparison.which_launches import per_of
-from harness.judge.launches import growths_of, limits_of_version, shared_growths, whole_trace
+from harness.judge.launches import growths_of, limits_of_version, over_time, shared_growths, whole_trace
 from harness.judge.trace import trace_verdict
 from harness.judge.trace.counts import count_pace
 from harness.model import (
@@ -72,7 +72,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
         return trial.after_end((trial.message.strip().splitlines() or [""])[-1]), trial.end in BAD
     if scenario.limits.exit_only:
         return "exit 0", False
-    if trial.is_one_figure:
+    if trial.is_one_figure and over_time(trial) is None:
         return f"ended well after {general(trial.run_s or 0.0, 3)} s", False
     if trial.grows_by_design:
         return f"ended well after step {trial.last_step}", False
@@ -80,7 +80,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     per = per_of([trial])
     unit = unit_per(SIGNALS["memory"], per)
     memory = whole.growth
-    rate = f" {memory.rate:.3g} {unit}" if whole.verdict == "leak" and memory.rate else ""
+    rate = f" {general(memory.rate, 3)} {unit}" if whole.verdict == "leak" and memory.rate else ""
     is_certain = whole.verdict in GOOD and memory.interval is not None and memory.interval[0] > 0
     if is_certain and is_small_growth(memory.rate or 0.0, limit=scenario.limits.leak_kib_per_step):
         shown = f"small growth of {general(memory.rate or 0.0, 3)} {unit}"

@@ -26,10 +26,11 @@ from harness.judge.launches import (
     growing,
     judge_launches,
     limits_of_launch,
+    over_time,
     rarest_failure,
     too_short,
 )
-from harness.judge.trace.trace_verdict import undecided
+from harness.judge.trace.trace_verdict import undecided, unit_of
 from harness.model import (
     BAD,
     FAILURES,
@@ -210,7 +211,8 @@ def _summarized(
     why = _why(names[0], quoted, launches=launches, support=support, at_risk=at_risk)
     signals = {"outcome": _outcome(names, why, launches, at_risk=at_risk)}
     if not limits.exit_only:
-        limit = max(limits_of_launch(trial, limits).leak_kib_per_step for trial in trials)
+        limits = max((limits_of_launch(trial, limits) for trial in trials), key=lambda own: own.leak_kib_per_step)
+        limit = limits.leak_kib_per_step
         signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limit)
         signals |= {name: _count(name, launches, limit=limits.of(name)) for name in GROWTHS}
         step_ms = _known(launch.trace_verdict.step_ms for launch in launches)
@@ -328,10 +330,10 @@ def _growth_not_judged(launches: Launches) -> str:
         if rate is None:
             return "growth of memory is not judged: each round of boosting adds a tree to the model"
         return (
-            f"growth of memory is not judged: it is about {general(rate, 3)} KiB a line in every version, as in a "
-            "program that keeps its results"
+            f"growth of memory is not judged: it is about {general(rate, 3)} {unit_of(per_of([grows]))} in every "
+            "version, as in a program that keeps its results"
         )
-    short = next((launch for launch in launches if launch.trial.is_one_figure), None)
+    short = next((launch for launch in launches if launch.trial.is_one_figure and not launch.is_traced), None)
     if short is None:
         return ""
     if short.trial.reading.whole_run:
@@ -389,7 +391,7 @@ def _memory(
         if launch.is_traced
         and launch.failure is None
         and launch.trial.trace is not None
-        and launch.trial.trace.column("rss_kib") is not None
+        and (launch.trial.trace.column("rss_kib") is not None or over_time(launch.trial) is not None)
     ]
     if not sampled:
         why = _growth_not_judged(launches) or "memory was not measured"
@@ -404,8 +406,8 @@ def _memory(
         remedy = wider("limits: {leak: …}", more=more, timed=False)
         return replace(plain, why="it rises and falls too much", remedy=remedy)
     quiet = [launch for launch in sampled if launch.is_whole and GOOD & set(launch.trace_verdict.verdicts)]
-    if not quiet:
-        return plain
+    if not quiet or all(launch.memory.verdict in UNSURE for launch in quiet):  # over time, only clear growth counts
+        return replace(plain, seen="none", why=quiet[0].memory.why) if quiet else plain
     on_gpu = [undecided(launch.trace_verdict) for launch in quiet]
     return replace(plain, why=on_gpu[0]) if all(on_gpu) else replace(plain, seen="good", why="")
 

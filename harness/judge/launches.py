@@ -6,12 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from harness.amounts import general
-from harness.judge.comparison.which_launches import per_of
+from harness.judge.comparison.which_launches import is_whole_run, per_of
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.samples import sampled, without_file_pages
-from harness.judge.trace.trace_verdict import EARLY_STEPS, clear_leak, is_shared, judge_trace
+from harness.judge.trace.trace_verdict import EARLY_STEPS, clear_leak, is_shared, judge_trace, unit_of
 from harness.model import (
     BAD,
     FAILURES,
@@ -28,9 +31,9 @@ from harness.model import (
     TraceVerdict,
     Trial,
     VerdictName,
-    counted,
     engine_kind,
 )
+from harness.model.measured import LEAST_STEPS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,9 @@ class JudgedTrial:
 
     @property
     def steps(self) -> int:
-        """Return the number of steps on which the verdicts rest; 0 if no step was seen."""
-        return 0 if self.trial.failure.shortfall == "no_step" else self.trace_verdict.steps
+        """Return the number of steps, or seconds, on which the verdicts rest; 0 if no step was seen."""
+        is_unseen = self.trial.failure.shortfall == "no_step" and over_time(self.trial) is None
+        return 0 if is_unseen else self.trace_verdict.steps
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
@@ -178,6 +182,8 @@ def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
     )
 
 
+SAMPLES_A_SECOND = 10.0
+"""Steps for which a second of a whole run counts, in the limits of growth a step."""
 LITTLE_KIB = 1024.0
 """Growth of memory in the whole run of a program, in KiB, that nobody minds, however few its steps are."""
 LITTLE_SHARE = 0.01
@@ -186,12 +192,38 @@ LITTLE_SHARE = 0.01
 
 def limits_of_launch(trial: Trial, limits: Limits) -> Limits:
     """Return the limits by which a launch is judged: the memory of a program that ended by itself is to grow by more
-    than a little in the whole run, unless the matrix file has a limit of its own."""
-    if not trial.ran_to_its_end or not trial.last_step or "memory" in limits.changed:
+    than a little in the whole run, unless the matrix file has a limit of its own. Those of a trace over time are by the
+    second."""
+    timed, own = over_time(trial), dict(limits.signals)
+    if timed is not None:
+        own |= {name: SAMPLES_A_SECOND * limit for name in ("memory", *GROWTHS) if (limit := own.get(name)) is not None}
+    elif not trial.ran_to_its_end or not trial.last_step:
         return limits
-    little_kib = max(LITTLE_KIB, LITTLE_SHARE * (trial.peak_rss_kib or 0.0))
-    leak = max(limits.leak_kib_per_step, little_kib / trial.last_step)
-    return replace(limits, signals={**limits.signals, "memory": leak})
+    length = trial.last_step if timed is None else float(timed.step[-1])
+    if "memory" not in limits.changed:
+        little_kib = max(LITTLE_KIB, LITTLE_SHARE * (trial.peak_rss_kib or 0.0))
+        own["memory"] = max(own["memory"] or 0.0, little_kib / length)
+    return replace(limits, signals=own)
+
+
+_OVER_TIME: WeakKeyDictionary[Trace, Trace] = WeakKeyDictionary()
+
+
+def over_time(trial: Trial) -> Trace | None:
+    """Return the trace of a whole run without steps by the seconds since its start in place of steps; None if it has
+    steps, did not end by itself, or has too few samples."""
+    trace, is_whole = trial.trace, is_whole_run(trial) and not trial.output.buffered
+    if trace is None or not is_whole or len(trace.over_time.get("at_s", ())) < LEAST_STEPS:
+        return None
+    if trace not in _OVER_TIME:
+        until = np.searchsorted(trace.over_time["at_s"], trial.run_s or math.inf, side="right")
+        columns = {name: values[:until] for name, values in trace.over_time.items()}
+        at_s = columns.pop("at_s")
+        second = trial.last_step / at_s[-1]
+        counts = {name: values / second if name == "step" else values for name, values in trace.counts.items()}
+        looks = tuple(replace(look, step=round(look.step / second)) for look in trace.looks)
+        _OVER_TIME[trace] = Trace(step=at_s, columns=columns, looks=looks, counts=counts)
+    return _OVER_TIME[trace]
 
 
 def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
@@ -209,7 +241,7 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
     is_whole = trial.end == "completed" or trial.last_step >= steps.budget or trial.ran_to_its_end
     if trial.trace is None or trial.output.buffered or not is_whole or trial.is_one_figure:
         return {}
-    growths = judge_counts(trial.trace, limits=limits, per=per_of([trial]))
+    growths = judge_counts(over_time(trial) or trial.trace, limits=limits_of_launch(trial, limits), per=per_of([trial]))
     if trial.reading.writes_alike is not None:
         growths = {name: growth for name, growth in growths.items() if name != "disk"}
     for name in shared_growths(trial, growths):
@@ -244,13 +276,24 @@ def _untraced(trial: Trial) -> TraceVerdict:
 def whole_trace(trial: Trial, trace: Trace, *, limits: Limits, steps: Steps) -> TraceVerdict:
     """Return the verdict on the trace of a trial, whatever disturbed it. `steps` is what the scenario asks for."""
     limits, shared, per = limits_of_launch(trial, limits), is_shared(trial.facts), per_of([trial])
-    verdict = judge_trace(trace, limits=limits, steps=judged_steps_of(trial, steps), shared=shared, per=per)
-    return _by_whole_rise(verdict, trace, limit=limits.leak_kib_per_step, per=per) if trial.ran_to_its_end else verdict
+    timed = over_time(trial)
+    trace, own = (trace, judged_steps_of(trial, steps)) if timed is None else (timed, None)
+    verdict = judge_trace(trace, limits=limits, steps=own, shared=shared, per=per)
+    if trial.ran_to_its_end:
+        verdict = _by_whole_rise(verdict, trace, limit=limits.leak_kib_per_step, per=per)
+    return verdict if timed is None else _if_clear(verdict)
+
+
+def _if_clear(verdict: TraceVerdict) -> TraceVerdict:
+    """Return the verdict on a trace over time. Only growth that is clear counts: any program takes and keeps memory in
+    a short time."""
+    return verdict if verdict.verdict not in UNSURE else replace(verdict, verdicts=("flat",))
 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict:
     """Return the verdict on a trace, as far as the output, the time limit and other load on the machine allow."""
-    if trial.trace is None or not len(trial.trace.step) or trial.is_one_figure or trial.grows_by_design:
+    is_untraced = trial.is_one_figure and over_time(trial) is None
+    if trial.trace is None or not len(trial.trace.step) or is_untraced or trial.grows_by_design:
         return _untraced(trial)
     verdict = whole_trace(trial, trial.trace, limits=limits, steps=steps)
     if judged_steps_of(trial, steps).budget < steps.budget and not trial.ran_to_its_end:
@@ -284,12 +327,12 @@ def _by_whole_rise(verdict: TraceVerdict, trace: Trace, *, limit: float, per: Pe
     if kept == verdict.verdicts or growth.column != "rss_kib" or not len(rows):
         return verdict
     rise_kib = float(rows.max() - rows[0])
-    rate = rise_kib / verdict.steps
+    rate = rise_kib / float(trace.step[-1])
     if rate >= limit:
         return verdict
     why = (
         f"RSS rose by {general(rise_kib, 3)} KiB in the whole run: a leak of more than {general(rate, 2)} "
-        f"KiB/{counted(per)} is ruled out"
+        f"{unit_of(per)} is ruled out"
     )
     flat = replace(growth, verdict="flat", rate=rate, interval=(0.0, rate), excluded=rate, why=why)
     return replace(verdict, verdicts=(*kept, "flat"), why=why, growth=flat, early=False)

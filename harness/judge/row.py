@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,12 +18,12 @@ from harness.judge.comparison.compared_levels import Compared, Modes
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.printed_lines import fewer_steps, new_lines, other_lines
 from harness.judge.comparison.round_tables import never_side_by_side
-from harness.judge.comparison.which_launches import limits_of_run
+from harness.judge.comparison.which_launches import is_whole_run, limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
-from harness.judge.history.transitions import ALIKE, bad_along, outcome_states, perhaps_frequent
+from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -204,11 +206,28 @@ def _grows_alike(cells: Sequence[CellResult], signal: str) -> float | None:
     return sum(rates) / len(rates)
 
 
+def _grows_alike_over_time(cells: Sequence[CellVerdict]) -> float | None:
+    """Return the rate, in KiB/s, at which memory grows in a version of a program without steps, if no other version is
+    known to grow by less in its run, nor by much more: it may keep its results. None if there is nothing to compare."""
+    told = [cell for cell in cells if cell.trials and cell.per == "run"]
+    growing = [cell for cell in told if "leak" in cell.verdicts]
+    if not growing or len(told) < 2:
+        return None
+    rates = [(cell.of("memory").value or 0.0) * cell.steps for cell in growing]
+    lows = [(cell.of("memory").ci or (0.0, 0.0))[0] * cell.steps for cell in growing]
+    bounds = [(cell.of("memory").visible or math.inf) * cell.steps for cell in told if cell not in growing]
+    if min(bounds, default=math.inf) < min(lows) or max(rates) > MUCH_WORSE * min(rates):
+        return None
+    return statistics.fmean(cell.of("memory").value or 0.0 for cell in growing)
+
+
 def _judged_cells(cells: Sequence[CellResult], *, least: int) -> list[CellResult]:
     """Return the cells of a row with the verdicts on their launches, before their figures are compared."""
     launches = [cell.trials for cell in cells]
     judged = [_judged_cell(cell, launches, least=least) for cell in cells]
     memory, disk = _grows_alike(judged, "memory"), _grows_alike(judged, "disk")
+    if memory is None:
+        memory = _grows_alike_over_time([cell.verdict for cell in judged])
     if (memory, disk) != (None, None):
         cells = [
             replace(cell, trials=tuple(_growing_alike(each, memory, disk) for each in cell.trials)) for cell in cells
@@ -292,7 +311,8 @@ def _warnings(
             f"{series} {version} on {lane}, {variant}: a launch printed {printed / 1e6:,.0f} MB; printing that, "
             "and reading it, took part of its time and of its step times"
         )
-    grown = [(trial.reading, trial.last_step) for cell in cells for trial in cell.trials]
+    trials = [trial for cell in cells for trial in cell.trials]
+    grown = [(each.reading, (each.run_s or 0.0) if is_whole_run(each) else each.last_step) for each in trials]
     for what, rates in (
         ("memory grows", [(reading.grows_alike or 0.0) * steps for reading, steps in grown]),
         ("what it writes to the disk grows", [(reading.writes_alike or 0.0) * steps for reading, steps in grown]),

@@ -334,26 +334,26 @@ def worse_if(metric: str) -> Literal["rise", "drop", "change"] | None:
     return cast('Literal["rise", "drop", "change"] | None', result_names.worse_if(metric) or None)
 
 
-Per = Literal["step", "request", "line", "sample", "run"]
+Per = Literal["step", "request", "line", "run"]
 """The units by which the amounts of a launch are counted: steps, requests to a server, lines that the program prints,
-samples of a command without steps, or, of a program without steps that ends by itself, the whole run."""
+or, of a program or a command without steps that ends by itself, the whole run."""
 
 
 def unit_per(signal: Signal, per: Per) -> str:
     """Return the unit of a signal for what its amounts are counted by: `KiB/line` for `KiB/step`. The levels of a whole
-    run are counted by nothing, and its growths by its samples.
+    run are counted by nothing, and its growths by seconds.
     """
     unit = signal.unit
     if not unit.endswith("/step") or per == "step":
         return unit
     if per == "run" and signal.kind == "level":
         return unit.removesuffix("/step")
-    return f"{unit.removesuffix('step')}{counted(per)}"
+    return f"{unit.removesuffix('step')}{'s' if per == 'run' else per}"
 
 
 def counted(per: Per) -> str:
-    """Return what one of the amounts of a launch belongs to, in the singular; a whole run has samples."""
-    return "sample" if per == "run" else per
+    """Return what one of the amounts of a launch belongs to, in the singular: in a whole run, a second."""
+    return "second" if per == "run" else per
 
 
 def in_words(text: str, per: Per) -> str:

@@ -397,13 +397,18 @@ ALIKE = 1.25
 
 def _without_near(states: Sequence[State], shown: Sequence[SignalVerdict]) -> list[State]:
     """Return the states, with None for versions that certainly grow and by nearly as much as a bad one: that the limit
-    lies between them is no change."""
+    lies between them is no change; and for versions whose growth was not judged and may be as much."""
     least = min((signal.value or 0.0 for state, signal in zip(states, shown, strict=True) if state), default=math.inf)
     return [
-        None if state is False and signal.ci is not None and signal.ci[0] > 0 and ALIKE * (signal.value or 0.0) >= least
+        None
+        if state is False
+        and (
+            (signal.ci is not None and signal.ci[0] > 0 and ALIKE * (signal.value or 0.0) >= least)
+            or (signal.seen == "none" and (signal.visible or math.inf) >= least)
+        )
         else state
         for state, signal in zip(states, shown, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float) -> bool:

@@ -62,10 +62,10 @@ class GrowingColumn:
 
 
 def judge_growth(
-    values: Floats, *, steps_per_row: float, limit: float, alpha: float, column: GrowingColumn, per: str, hidden: float
+    values: Floats, *, steps_per_row: float, limit: float, alpha: float, column: GrowingColumn, unit: str, hidden: float
 ) -> Growth:
     """Judge the growth of `values`, the rows of a column, shape (n,), evenly spaced, none missing; `limit` is the least
-    bad growth per step, `alpha` the significance level of a leak, and `per` what is called a step.
+    bad growth per step, `alpha` the significance level of a leak, and `unit` that of the rates.
 
     Growth up to the rate `hidden` is not ruled out, because other memory shows it.
     """
@@ -74,7 +74,7 @@ def judge_growth(
     least, most = column.quanta
     quantum = observed_quantum(values, least=least, most=most)
     series = SampledSeries(
-        values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, column=column, per=per
+        values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, column=column, unit=unit
     )
     start = block_levels(values[: max(1, len(values) // 50)], share=FLOOR, blocks=1)
     rise = series.later.last_level - float(start[0])
@@ -84,7 +84,7 @@ def judge_growth(
 
 def _no_leak(series: SampledSeries, *, rise: float, hidden: float) -> Growth:
     """Judge a series without a leak: flat, plateau, or undecided."""
-    later, name, per = series.later, series.column.words, series.per
+    later, name, unit = series.later, series.column.words, series.unit
     rate, interval = later.rate, (later.low, later.high)
     due = series.quantum / later.span  # the late rate of one more allocation, which may be due
     most_losses = series.losses.highest / series.steps_per_row
@@ -99,7 +99,7 @@ def _no_leak(series: SampledSeries, *, rise: float, hidden: float) -> Growth:
     if excluded >= series.limit:
         verdict, found = "inconclusive", f"{name} is too noisy to tell"
         if later.low > 0:
-            verdict, found = "suspect", f"{grows(name, rate, interval, per)}, but {series.unmet or ''}"
+            verdict, found = "suspect", f"{grows(name, rate, interval, unit)}, but {series.unmet or ''}"
         elif excluded - due < series.limit:
             found = f"{name} rises by {general(series.quantum, 4)} KiB at a time, and the next rise may be due"
         # The series may continue at the highest rate that any window allows.
@@ -113,20 +113,20 @@ def _no_leak(series: SampledSeries, *, rise: float, hidden: float) -> Growth:
         excluded = max(excluded, hidden)
         if later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
             slow = (
-                f"{name} still grows {general(rate, 2)} KiB/{per}, below the limit of {general(series.limit, 6)}: "
-                f"a leak of more than {general(excluded, 2)} KiB/{per} is ruled out"
+                f"{name} still grows {general(rate, 2)} {unit}, below the limit of {general(series.limit, 6)}: "
+                f"a leak of more than {general(excluded, 2)} {unit} is ruled out"
             )
             return Growth(verdict="flat", rate=rate, interval=interval, excluded=excluded, why=slow, slow=True)
-    why = f"{found}: a leak of more than {_figure(excluded)} KiB/{per} is ruled out"
+    why = f"{found}: a leak of more than {_figure(excluded)} {unit} is ruled out"
     if verdict in UNSURE and series.detectable >= excluded:
         why = f"{why}, and a steady one of {_figure(series.detectable)} would have been seen"
     return Growth(verdict=verdict, rate=rate, interval=interval, excluded=excluded, why=why)
 
 
-def grows(name: str, rate: float, interval: Interval, per: str) -> str:
+def grows(name: str, rate: float, interval: Interval, unit: str) -> str:
     """Return how fast the memory of this name grows, as text."""
     low, high = interval
-    return f"{name} grows {general(rate, 4)} KiB/{per} ({general(low, 4)} to {general(high, 4)})"
+    return f"{name} grows {general(rate, 4)} {unit} ({general(low, 4)} to {general(high, 4)})"
 
 
 def _figure(value: float) -> str:
@@ -173,7 +173,7 @@ class SampledSeries:
     """One series with the quantities that the patterns test, each computed on first use.
 
     `values` has shape (n,), n >= 64, evenly spaced, and are the rows of `column`; `quantum` is the smallest amount by
-    which it often changes, and `limit` the least bad growth per step, which is called `per`.
+    which it often changes, and `limit` the least bad growth per step; `unit` is that of the rates.
     """
 
     values: Floats
@@ -182,7 +182,7 @@ class SampledSeries:
     alpha: float
     quantum: float
     column: GrowingColumn
-    per: str
+    unit: str
 
     def leak(self) -> Growth | None:
         """Return the leak by the first pattern that matches; None if none does."""
@@ -207,7 +207,7 @@ class SampledSeries:
         return self._leak(trend.rate, (low, high), how)
 
     def _leak(self, rate: float, interval: Interval, how: str) -> Growth:
-        why = f"{grows(self.column.words, rate, interval, self.per)}, {how}"
+        why = f"{grows(self.column.words, rate, interval, self.unit)}, {how}"
         return Growth(verdict="leak", rate=rate, interval=interval, why=why)
 
     @cached_property

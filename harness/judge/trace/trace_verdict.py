@@ -37,6 +37,7 @@ from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
 from harness.model import (
     GOOD,
     NOT_MEASURED,
+    SIGNALS,
     Floats,
     Growth,
     Limits,
@@ -47,6 +48,7 @@ from harness.model import (
     VerdictName,
     counted,
     share_of,
+    unit_per,
 )
 from harness.model.measured import Facts
 
@@ -85,6 +87,11 @@ GIVEN_BACK = 0.5
 """Minimum share of the growth between two looks that gc.collect must free if reference cycles cause it."""
 
 
+def unit_of(per: Per) -> str:
+    """Return the unit of the rates of memory."""
+    return unit_per(SIGNALS["memory"], per)
+
+
 def judge_column(
     trace: Trace, name: str, *, limit: float, steps: Steps | None = None, per: Per = "step", hidden: float = 0.0
 ) -> Growth:
@@ -100,7 +107,7 @@ def judge_column(
         limit=limit,
         alpha=ALPHA / (1 if steps is None else len(steps.looks())),
         column=column,
-        per=counted(per),
+        unit=unit_of(per),
         hidden=hidden,
     )
     growth = replace(growth, column=name)
@@ -115,7 +122,7 @@ def judge_column(
         is_freed = kept is not None and kept <= (1 - GIVEN_BACK) * growth.rate
     if not is_freed:
         return replace(growth, layer=column.layer(trace))
-    cycles, per_step = "reference cycles", f"{general(growth.rate, 4)} KiB/{counted(per)}"
+    cycles, per_step = "reference cycles", f"{general(growth.rate, 4)} {unit_of(per)}"
     why = f"{column.words} grows {per_step}, and gc.collect frees it: {cycles}"
     return replace(growth, verdict="plateau", layer=cycles, why=why)
 
@@ -199,7 +206,7 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, 
         found += [memory.why, *([HEAP_ALONE] if memory.column == "heap_kib" else [])]
         files = late_rate(trace, "file_kib")
         if files is not None and files >= limit:
-            found.append(f"besides, it maps {general(files, 4)} KiB/{counted(per)} more of files, which is no leak")
+            found.append(f"besides, it maps {general(files, 4)} {unit_of(per)} more of files, which is no leak")
     elif not slower:
         names.add("inconclusive" if drift is None else "flat")
         found.append(unmet or "step time is flat; memory was not measured")
@@ -222,7 +229,7 @@ def _too_early(growth: Growth, *, per: Per) -> Growth:
     """Return growth in which a leak cannot yet be told from a buffer that fills."""
     if growth.rate is None or growth.interval is None:
         return growth
-    told = grows(COLUMNS[growth.column].words, growth.rate, growth.interval, counted(per))
+    told = grows(COLUMNS[growth.column].words, growth.rate, growth.interval, unit_of(per))
     return replace(
         growth, verdict="suspect", layer=None, why=f"{told}: too early to distinguish it from a buffer that fills"
     )
@@ -295,7 +302,7 @@ def _memory(trace: Trace, *, limit: float, steps: Steps | None, per: Per) -> Gro
         return memory
     rate, interval = paces[-1], (min(paces), max(paces))
     how = "at the same rate from look to look, with garbage collected; a table that doubles in size may look the same"
-    why = f"{grows(COLUMNS['heap_kib'].words, rate, interval, counted(per))}, {how}"
+    why = f"{grows(COLUMNS['heap_kib'].words, rate, interval, unit_of(per))}, {how}"
     return Growth(verdict="suspect", rate=rate, interval=interval, column="heap_kib", why=why)
 
 

@@ -172,6 +172,8 @@ def predicate(same: Sequence[Finding], size: str, *, gives: str = "returns") -> 
     does = finding_words.SYMPTOMS[finding.verdict].does if finding.verdict in finding_words.SYMPTOMS else ""
     if finding.verdict == "slowdown":
         return scenario.in_words(does)
+    if finding.metric == "memory" and finding.effect is not None and finding.effect.unit.endswith("/s"):
+        return f"grows by {size} while it runs"
     if signal.kind == "value":
         name = plain(signal.title)
         if does or not size:

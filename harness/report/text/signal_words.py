@@ -422,7 +422,7 @@ def _named(name: str, verdict: CellVerdict) -> tuple[str, str]:
             figure = rate
         case "flat" if verdict.signals.keys() == {"outcome"}:  # by `judge: exit`, which measures no memory
             word = "exit 0"
-        case "flat" if memory.seen == "none" and memory.visible is None:
+        case "flat" if memory.seen == "none":
             word = WHOLE_RUN
         case "flat" | "plateau" if verdict.grows_slowly():
             word, figure = SMALL, rate

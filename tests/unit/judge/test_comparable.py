@@ -209,4 +209,4 @@ def test_a_program_that_keeps_its_results_leaks_in_no_version(kind: str, newest:
         assert [cell.verdict.verdict for cell in row.cells] == ["flat", "flat"]
         assert not row.findings
         assert row.cells[0].verdict.of("memory").seen == "none"
-        assert "20 KiB a line in every version" in row.cells[0].verdict.of("memory").why
+        assert "20 KiB/line in every version" in row.cells[0].verdict.of("memory").why

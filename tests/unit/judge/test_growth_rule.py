@@ -21,7 +21,7 @@ steps_up_and_down = st.lists(st.integers(-500, 500), min_size=64, max_size=300)
 def growth(values: np.ndarray, *, limit: float = 0.5) -> Growth:
     return judge_growth(
         np.asarray(values, dtype=np.float64),
-        steps_per_row=1.0, limit=limit, alpha=0.0025, column=COLUMNS["rss_kib"], per="step", hidden=0.0,
+        steps_per_row=1.0, limit=limit, alpha=0.0025, column=COLUMNS["rss_kib"], unit="KiB/step", hidden=0.0,
     )  # fmt: skip
 
 

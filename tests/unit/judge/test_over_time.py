@@ -1,0 +1,121 @@
+"""Memory over time of programs without steps: what grows to the end of a run is named, and what is filled is not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.judge.launches import over_time
+from harness.judge.row import judge_row
+from harness.judge.run import judge_run
+from harness.model import CellRun, Floats, RunResult, Trial
+from harness.report.text.fault_sentences import sentence, worst_first
+from tests.players import build
+from tests.players.trials import facts_of, made_trial, row_run, trace_of
+
+SECONDS, ROWS = 5.0, 100
+AT_S = np.linspace(SECONDS / ROWS, SECONDS, ROWS)
+SHARE = AT_S / SECONDS
+
+
+def run_of(anon_kib: Floats, number: int) -> Trial:
+    """Return a launch of a program without steps, of which only the memory over time is known."""
+    noise = np.random.default_rng(number).integers(-2, 3, len(anon_kib)) * 4.0
+    kept = {"at_s": AT_S[: len(anon_kib)], "rss_kib": anon_kib + noise + 9000, "anon_kib": anon_kib + noise}
+    trace = trace_of(np.array([12_000.0]), over_time=kept)
+    peak_kib, facts = float(kept["rss_kib"].max()) + 40 * (number % 7), {"run_s": SECONDS + 0.01 * (number % 3)}
+    return made_trial(
+        number=number, round=number % 10, run="now", last_step=1, trace=trace, shortfall="no_step", output_bytes=10,
+        peak_rss_kib=peak_kib, facts=facts_of(facts),
+    )  # fmt: skip
+
+
+def loaded(kib: float, *, until: float = 0.1) -> Floats:
+    """Return memory that is loaded in the first part of a run, and then stays."""
+    return np.asarray(kib * np.minimum(SHARE / until, 1.0))
+
+
+def lost(kib_s: float, *, since: float = 0.0) -> Floats:
+    """Return memory of which so much is lost in each second."""
+    return loaded(8000) + np.floor(np.maximum(SHARE - since, 0.0) * SECONDS * kib_s / 64) * 64
+
+
+def judged(*versions: Floats, launches: int = 4) -> RunResult:
+    """Return the run of a program whose versions have this memory over time."""
+    series = build.series("app", [f"1.{place}" for place in range(len(versions))])
+    result = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat())
+    runs = [
+        CellRun(cell=cell, trials=[replace(run_of(own, 10 * place + n), cell_id=cell.id) for n in range(launches)])
+        for place, (cell, own) in enumerate(zip(result.plan.cells, versions, strict=True))
+    ]
+    told = judge_run(result.plan, [judge_row(row_run(runs))], directory=Path("none"))
+    return replace(
+        result, cells=told.cells, findings=told.findings, attribution=told.attribution, warnings=told.warnings
+    )
+
+
+def seen(result: RunResult) -> list[str]:
+    return [cell.verdict.of("memory").seen for cell in result.cells]
+
+
+@pytest.mark.parametrize("since", [0.0, 0.5])
+def test_a_leak_of_a_program_without_steps_is_no_mere_peak(since: float) -> None:
+    """Of a program whose memory grew from its first second to its last, the answer was `needs 95.9 % more memory`."""
+    result = judged(lost(0), lost(0), lost(12_288, since=since), lost(12_288, since=since))
+    found = {one.metric: one for one in result.findings}
+    leak = found["memory"]
+    assert (leak.before, leak.after, leak.verdict) == ("1.1", "1.2", "leak")
+    assert leak.effect is not None
+    assert (leak.effect.value, leak.effect.unit) == (pytest.approx(12_288, rel=0.1), "KiB/s")
+    assert seen(result) == ["good", "good", "bad", "bad"]
+    assert not {name for name, one in found.items() if not (name == "memory" or one.consequence_of == "memory")}
+    (fault,) = worst_first(result)
+    assert re.match(r"app grows by 1[23] MiB/s while it runs since 1\.2", sentence(fault, result))
+
+
+@pytest.mark.parametrize(
+    "more", [loaded(40_000, until=0.3), loaded(40_000, until=0.7), 40_000 * (1 - np.exp(-5 * SHARE))]
+)
+def test_memory_that_is_filled_once_is_a_larger_peak_and_no_leak(more: Floats) -> None:
+    """A model that is loaded, a pool and a cache grow for a while, and then no more."""
+    result = judged(lost(0), lost(0), lost(0) + more, lost(0) + more)
+    assert {one.metric for one in result.findings} == {"peak_memory"}
+    assert not {"bad", "suspect", "blind"} & set(seen(result)), "nor is it a question"
+
+
+def test_garbage_that_is_collected_now_and_then_is_no_leak() -> None:
+    teeth = np.arange(ROWS) % 12 * 1024.0
+    assert not judged(lost(0) + teeth, lost(0) + teeth).findings
+
+
+def test_a_program_that_keeps_its_results_grows_alike_in_all_versions() -> None:
+    """It is told, and no version is accused; one that keeps three times as much is."""
+    result = judged(lost(3000), lost(3300), lost(2900))
+    assert not result.findings
+    assert seen(result) == ["none"] * 3
+    assert "about 3,0" in result.cells[0].verdict.of("memory").why
+    assert any("memory grows by up to 15 MiB in a launch, alike in every version" in each for each in result.warnings)
+    more = judged(lost(3000), lost(3000), lost(9000))
+    assert [(one.kind, one.after) for one in more.findings if one.metric == "memory"][-1] == ("worse", "1.2")
+
+
+def test_a_quicker_version_grows_by_as_much() -> None:
+    """It keeps the same results in 70 % of the time, which is 43 % more a second."""
+    quick = np.interp(SHARE[:70] / 0.7, SHARE, lost(3000))
+    assert "memory" not in {one.metric for one in judged(lost(3000), lost(3000), quick).findings}
+
+
+def test_growth_of_which_no_other_version_is_known_to_be_free_is_not_blamed_on_one() -> None:
+    """Memory that rises in a few large jumps may grow as much: the peak is compared, and nothing is said to leak."""
+    jumps = loaded(8000) + np.floor(SHARE * 3) * 5000
+    result = judged(jumps, jumps, lost(3000))
+    assert "memory" not in {one.metric for one in result.findings}
+
+
+def test_a_run_that_is_too_short_has_no_growth() -> None:
+    assert over_time(run_of(lost(9000)[:60], 1)) is None
+    assert over_time(run_of(lost(9000), 1)) is not None
