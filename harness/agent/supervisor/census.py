@@ -96,7 +96,7 @@ class Census(object):
             self._pace.slow_down()
 
 
-class OverTime(object):
+class MemoryOverTime(object):
     """Samples the memory of all processes of a program or a command at even distances in time, whatever its steps are.
     At most MOST_OVER_TIME rows are kept, as by a census."""
 

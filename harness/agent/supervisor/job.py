@@ -82,7 +82,7 @@ class Job(object):
         self.clock = time.perf_counter
         self.rows, self.stride = samples.shape(order["looks"][-1])
         self.child = self.census = self.countdown = None
-        self.over_time = None if order["script"] or order.get("serve") else census.OverTime(self.clock)
+        self.over_time = None if order["script"] or order.get("serve") else census.MemoryOverTime(self.clock)
         self.wrapper = inside.make_wrapper(order, root)
         self.components = inside.make_component_lister(order)
         self.done = None
