@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import comb
 
 import numpy as np
-from scipy.special import betaincinv, xlogy  # scipy.stats takes longer to import than all the rest of a sweep
+from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Modes
-from harness.judge.history.flaky import MISS, RATES, outliving, proven, wanted_launches
+from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
 from harness.judge.launches import AGREE, SAME_RATE
 from harness.model import (
     BAD,
@@ -24,6 +24,7 @@ from harness.model import (
     Effect,
     Finding,
     FindingKind,
+    Floats,
     Interval,
     Metric,
     SignalVerdict,
@@ -133,12 +134,14 @@ def _run_of(number: int, changes: Sequence[Change], *, versions: int) -> range:
     return range(begin.after, versions if fix is None or fix.before is None else fix.before + 1)
 
 
-POSSIBLE = 0.2
-"""Significance level of what may be a version from which on a failure is more frequent."""
+DOUBT = 0.03
+"""Highest probability that a failure comes as often in all versions, if it is said to begin or to end."""
+POSSIBLE = 0.6
+"""The same for what may be a version from which on a failure is more frequent."""
 CLEARER = 4.0
-"""Ratio of p-values from which one failure, rather than all of them together, tells what becomes more frequent."""
-FITS = 0.01
-"""Likelihood ratio of a version's failures below which they come as seldom as in the versions that hardly fail."""
+"""Ratio of probabilities from which one failure, rather than all of them together, tells what becomes more frequent."""
+CERTAIN, WITHIN = 0.97, 0.998
+"""Least probability of the version that is named, and of an interval of versions that is named in its place."""
 
 
 def without_flakes(
@@ -146,33 +149,32 @@ def without_flakes(
 ) -> tuple[Sequence[CellVerdict], Sequence[Sequence[Trial]]]:
     """Return the cells and the trials without the failures that do not show where a failure begins or ends.
 
-    Each failure, by its end, signal and exception, is looked for in the versions where it is most frequent. Elsewhere,
-    it does not count in versions in which it is as rare as in all the others, and makes nobody bad in versions that may
-    be of either kind. A failure that is nowhere more frequent does not count if another one certainly is. It does not
-    count either if another one possibly is, provided that launches of a version agree on that one, and that all
-    failures together do not show a change as clearly.
+    Each failure, by its end, signal and exception, is looked for in the versions where it is most frequent. If it comes
+    elsewhere, too, it does not count there, and makes nobody bad in versions that may be of either kind. A failure that
+    is nowhere more frequent does not count if another one certainly is. It does not count either if another one
+    possibly is, provided that launches of a version agree on that one, and that all failures together do not show a
+    change as clearly.
     """
     fine, counts = _failures_by_name(cells, trials)
-    together = _frequent([sum(own) for own in zip(*counts.values(), strict=True)], fine)
-    every = 1.0 if together is None else together[1]
-    found: dict[FailureName, range] = {}
+    together = _frequency([sum(own) for own in zip(*counts.values(), strict=True)], fine)
+    every = 1.0 if together is None else together.alike
+    found: dict[FailureName, Frequency] = {}
     for name, own in counts.items():
-        places, p = _frequent(own, fine) or (range(0), math.inf)
-        if p <= ALPHA or (p <= POSSIBLE and max(own) >= AGREE and CLEARER * p < every):
-            found[name] = places
+        seen = _frequency(own, fine)
+        if seen is not None and (
+            seen.alike <= DOUBT or (seen.alike <= POSSIBLE and max(own) >= AGREE and CLEARER * seen.alike < every)
+        ):
+            found[name] = seen
     if not found:
         return cells, trials
     rare = {(name, at) for name in counts for at in range(len(cells)) if name not in found}
     unclear = set[int]()
-    for name, places in found.items():
-        for at in range(len(cells)):
-            if at in places or not counts[name][at]:
-                continue
-            ratio = _likelihood_ratio(at, places, counts[name], fine)
-            if ratio <= FITS:
-                rare.add((name, at))
-            elif ratio < 1 / FITS:
-                unclear.add(at)
+    for name, seen in found.items():
+        failing = [at for at, count in enumerate(counts[name]) if count]
+        if set(failing) <= set(seen.likeliest):
+            continue  # it did not come elsewhere
+        rare |= {(name, at) for at in failing if at not in seen.possible}
+        unclear |= {at for at in failing if at in seen.possible and at not in seen.certain}
     kept = [[trial for trial in version if (trial.failed_by, at) not in rare] for at, version in enumerate(trials)]
     told = [_without(cell, own, left) for cell, own, left in zip(cells, trials, kept, strict=True)]
     for at in unclear:
@@ -190,54 +192,89 @@ def _failures_by_name(
     return fine, {name: [own.count(name) for own in failed] for name in names}
 
 
-def _frequent(failed: Sequence[int], fine: Sequence[int]) -> tuple[range, float] | None:
-    """Return the positions in a row, without a gap, where a failure is more frequent than elsewhere, and the p-value of
-    that; None if there are none. `failed` and `fine` count the launches of each version.
+@dataclass(frozen=True, kw_only=True)
+class Frequency:
+    """Where a failure is more frequent than elsewhere: the positions that are `certain`, the `likeliest` ones, and
+    those that are `possible`, all without a gap. `alike` is the probability that it comes as often in all versions."""
 
-    These are the positions of the largest likelihood ratio. The p-value of Fisher's exact test is corrected for the
-    number of choices: half of the significance level goes to failures that last up to the newest version, and a quarter
-    each to those that began before the oldest one and to those that came and went.
+    certain: range
+    likeliest: range
+    possible: range
+    alike: float
+
+
+OFTEN: Floats = np.array([0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, *np.arange(0.1, 0.96, 0.05), 0.999])
+"""Grid of the rates of a failure, denser where they are low; the last stands for launches that always fail."""
+FULLY = 0.3
+"""Prior probability that a failure that begins comes in every launch; the rest is even over OFTEN."""
+NEVER = 0.3
+"""Prior probability that it did not come before."""
+
+
+def _frequency(failed: Sequence[int], fine: Sequence[int]) -> Frequency | None:
+    """Return where a failure is more frequent than elsewhere; None if it is nowhere. `failed` and `fine` count the
+    launches of each version.
+
+    A failure either comes at one rate in all versions, or at a higher one in a row of versions without a gap; both are
+    as likely a priori. Of the latter, half of the prior goes to failures that last up to the newest version, and a
+    quarter each to those that began before the oldest one and to those that came and went.
     """
-    if not any(failed):
+    versions = len(failed)
+    if not any(failed) or versions < 2:
         return None
-    ends = [np.concatenate([[0], np.cumsum(each)]) for each in (failed, fine)]
+    ends = [np.concatenate([[0.0], np.cumsum(each)]) for each in (failed, fine)]
     inside = [np.subtract.outer(own, own).T for own in ends]  # [first, end]
     outside = [own[-1] - each for own, each in zip(ends, inside, strict=True)]
-    rates = [sides[0] / np.maximum(sides[0] + sides[1], 1) for sides in (inside, outside)]
-    fit = sum(xlogy(f, r) + xlogy(n, 1 - r) for (f, n), r in zip((inside, outside), rates, strict=True))
-    is_choice = np.triu(np.ones_like(fit, dtype=bool), 1) & (rates[0] > rates[1])
-    if not is_choice.any():
+    fits = [f[..., None] * np.log(OFTEN) + n[..., None] * np.log1p(-OFTEN) for f, n in (inside, outside)]
+    even = np.full(len(OFTEN), 1 / len(OFTEN))
+    high, seldom = (1 - FULLY) * even, (1 - NEVER) * even
+    high[-1] += FULLY
+    seldom[0] += NEVER
+    peak = [own.max(axis=-1, keepdims=True) for own in fits]
+    low = np.exp(fits[1] - peak[1]) * seldom
+    lower = np.cumsum(low, axis=-1) - low  # at a lower rate than the one inside
+    both = (np.exp(fits[0] - peak[0]) * high * lower).sum(axis=-1) / (high * (np.cumsum(seldom) - seldom)).sum()
+    scale = (peak[0] + peak[1])[..., 0]
+    prior = np.zeros_like(both)
+    others = versions - 1
+    prior[1:versions, versions], prior[0, 1:versions] = 0.5 / others, 0.25 / others
+    prior[1:versions, 1:versions] = np.triu(np.ones((others, others)), 1) * 0.5 / max(others * (others - 1), 1)
+    alone = float(fits[0][0, versions].max())
+    same = float((np.exp(fits[0][0, versions] - alone) * even).sum())
+    odds = both * prior * np.exp(np.minimum(scale - alone, MOST_LOG))
+    total = float(odds.sum())
+    if not total > 0:
         return None
-    first, end = divmod(int(np.argmax(np.where(is_choice, fit, -np.inf))), len(ends[0]))
-    others, is_last = len(failed) - 1, end == len(failed)
-    choices = (2 if is_last else 4) * (others if is_last or not first else others * (others - 1) / 2)
-    p = exact_p(*((int(f[first, end]), int(n[first, end])) for f, n in (outside, inside)))
-    return range(first, end), p * choices
+    (first, late), (early, end) = (_named_place(odds.sum(axis=axis) / total) for axis in (1, 0))
+    return Frequency(
+        certain=range(late, early),
+        likeliest=range(*divmod(int(np.argmax(odds)), versions + 1)),
+        possible=range(first, end),
+        alike=same / (same + total),
+    )
+
+
+def _named_place(chances: Floats) -> tuple[int, int]:
+    """Return the first and the last of the places among which something is: a single one that is CERTAIN, else the
+    fewest in a row that are WITHIN."""
+    best = int(np.argmax(chances))
+    if chances[best] >= CERTAIN:
+        return best, best
+    sums = np.concatenate([[0.0], np.cumsum(chances)])
+    ends = itertools.combinations(range(len(sums)), 2)
+    first, end = min(((a, b) for a, b in ends if sums[b] - sums[a] >= WITHIN), key=lambda span: span[1] - span[0])
+    return first, end - 1
 
 
 def perhaps_frequent(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]) -> range | None:
     """Return the positions in which a failure of the other versions may be more frequent, though chance explains that,
     too; None if there are none, or if it is certain somewhere."""
     fine, counts = _failures_by_name(cells, trials)
-    found = [(own, *seen) for own in counts.values() if (seen := _frequent(own, fine)) is not None]
-    if any(p <= ALPHA for *_, p in found):
+    found = [(own, seen) for own in counts.values() if (seen := _frequency(own, fine)) is not None]
+    if any(seen.alike <= DOUBT for _, seen in found):
         return None
-    return next(
-        (places for own, places, p in found if p <= POSSIBLE and sum(own) > sum(own[at] for at in places)), None
-    )
-
-
-def _likelihood_ratio(at: int, places: range, failed: Sequence[int], fine: Sequence[int]) -> float:
-    """Return how many times likelier the launches of a version are at the rate of the `places` where a failure is
-    frequent than at that of the others."""
-    here = range(len(failed))
-    sides = ([place for place in here if (place in places) is inside] for inside in (True, False))
-    rates = [
-        min((sum(failed[n] for n in side) + 0.5) / (sum(failed[n] + fine[n] for n in side) + 1), RATES[-1])
-        for side in sides
-    ]
-    logs = [failed[at] * math.log(rate) + fine[at] * math.log1p(-rate) for rate in rates]
-    return math.exp(min(logs[0] - logs[1], MOST_LOG))
+    likely = ((own, seen.likeliest) for own, seen in found if seen.alike <= POSSIBLE)
+    return next((places for own, places in likely if sum(own) > sum(own[at] for at in places)), None)
 
 
 def _without(cell: CellVerdict, trials: Sequence[Trial], kept: Sequence[Trial]) -> CellVerdict:
@@ -283,11 +320,12 @@ def wants_launches(
     states = outcome_states(told)
     wanted = dict(wanted_launches(states, outliving(states, told, kept), trials, asked=trials_asked))
     failing = [at for at, version in enumerate(trials) if any(trial.end in FAILURES for trial in version)]
-    if told is cells and failing and len(failing) <= failing[-1] - failing[0]:  # others between them do not fail
+    fine, counts = _failures_by_name(cells, trials)
+    doubt = [DOUBT < seen.alike <= POSSIBLE for own in counts.values() if (seen := _frequency(own, fine)) is not None]
+    if told is cells and any(doubt):
         why = "it fails, as other versions do, in too few launches to show whether more often"
         launches = [sum(trial.measured for trial in version) for version in trials]
-        bad = [at for at, state in enumerate(states) if state and cells[at].failed < launches[at]]
-        wanted |= {at: why for at in bad if launches[at] < trials_asked.most and at not in wanted}
+        wanted |= {at: why for at in failing if launches[at] < trials_asked.most and at not in wanted}
     return wanted
 
 

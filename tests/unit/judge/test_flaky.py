@@ -229,6 +229,13 @@ def test_a_failure_that_was_rare_before_begins_where_it_becomes_frequent() -> No
     assert found[0].effect.value == 1.0
 
 
+def test_a_few_launches_that_always_fail_stand_out_from_a_failure_that_was_rare_before() -> None:
+    """Two of the eight launches of the oldest version failed in the same way, and it was told as bad from the start."""
+    trials = _rows("ttgggggg", "gggg", "ttt", "ttt")
+    found = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 1, 2)]
+
+
 @pytest.mark.parametrize(("rows", "before"), [(("ttt", "ttt"), 1), (("tttt", "gttt"), 0)])
 def test_a_rare_failure_of_another_kind_does_not_undo_the_good_versions(rows: tuple[str, str], before: int) -> None:
     """Two good versions lost a connection once, and there was nothing good to compare with."""
