@@ -135,4 +135,4 @@ def _take_over(
             found = data.of(cell, prepared, each.engine, say) if cell.variant.scenario.data else {}
             inputs = key_of_inputs(cell.variant.scenario, found, context.environ)
             key = trial_key(cell, prepared=prepared, facts=each.engine.facts, inputs=inputs)
-            run.trials[:] = journal.known_trials(cell, key)[-most:]
+            run.trials[:] = journal.known_trials(cell, key, most=most)

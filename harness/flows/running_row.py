@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 
+from harness.judge.beside import propose_beside
 from harness.judge.comparison.level_rules import RULES
-from harness.judge.next import propose
 from harness.judge.next.rounds import noise, to_confirm
 from harness.judge.row import judge_row
 from harness.model import (
@@ -57,7 +57,7 @@ def _fresh(plan: Plan, planned: VersionRow, *, only: frozenset[str] | None, rows
         CellRun(cell=cell, incompatible="" if cell.excluded else cannot_run(cell, None) or "") for cell in planned.cells
     )
     row = RowRun(
-        planned=planned, cells=cells, propose=propose, asked=plan.trials, only=only, rows=rows,
+        planned=planned, cells=cells, propose=propose_beside, asked=plan.trials, only=only, rows=rows,
         searched=plan.searched(planned),
     )  # fmt: skip
     row.lazy = only is not None or row.searched

@@ -18,7 +18,7 @@ from harness.history.looks import ImageRef, RegistryLook
 from harness.history.watch_state import ImageStanding, Memory, only_one, read_memory, write_memory
 from harness.matrix import load_hosts, load_matrix
 from harness.model import BAD, GOOD, Image, Matrix, Pull, RunResult, grouped
-from harness.model.attributed import episodes_of, sign_of
+from harness.model.attributed import beside_new, versions_in_episodes
 from harness.plan.cells import select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import split_tag
@@ -236,37 +236,30 @@ def standings(result: RunResult) -> dict[ImageRef, ImageStanding]:
 
 
 def _after_a_change(result: RunResult) -> set[ImageRef]:
-    """Return the images from each first bad version up to, but not including, the version that fixed it. They include
-    slower images, whose own verdicts are not bad.
-    """
     versions = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
-    places = grouped(((one.series, one.lane, one.variant, sign_of(one)), one) for one in result.findings)
-    found: set[ImageRef] = set()
-    for (series, *_), findings in places.items():
-        order = {version: place for place, version in enumerate(versions[series])}
-        for episode in episodes_of(findings, order):
-            if episode.begins is not None:
-                found.update(ImageRef(series, versions[series][place]) for place in episode.span)
-    return found
+    rows = grouped(((one.series, one.lane, one.variant), one) for one in result.findings)
+    return {
+        ImageRef(series, version)
+        for (series, *_), findings in rows.items()
+        for version in versions_in_episodes(findings, versions[series])
+    }
 
 
 def limited_to_news(
     matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]
 ) -> Matrix:
-    """Return the matrix with only the series that have news. Each keeps its new images, the newest good image, the
-    newest known image and the baseline. Without a baseline, the oldest good image takes its place: an image that is in
-    every run links the runs, so that a drift shows (`judge/history/drift.py`).
-    """
+    """Return the matrix with only the series that have news. Each keeps its new images, and the known ones that run
+    beside them (`beside_new`)."""
     kept = []
     for series in (each for each in matrix.series if any(spot.series == each.name for spot in news)):
-        spots = {ImageRef(series.name, image.version): image for image in series.images}
+        spots = [ImageRef(series.name, image.version) for image in series.images]
         known = {
-            spot: found
+            spot.version: found.standing
             for spot in spots
             if spot in images and spot not in news and (found := memory.of(spot)) and not found.gone
         }
-        good = [spot for spot, found in known.items() if found.standing == "good"]
-        base = [spot for spot in spots if spot.version == series.baseline] or good[:1]
-        chosen = {*news, *good[-1:], *list(known)[-1:], *base}
-        kept.append(replace(series, images=tuple(image for spot, image in spots.items() if spot in chosen)))
+        good = [version for version, standing in known.items() if standing == "good"]
+        chosen = {spot.version for spot in news if spot.series == series.name}
+        chosen |= beside_new(list(known), good=good, baseline=series.baseline)
+        kept.append(replace(series, images=tuple(image for image in series.images if image.version in chosen)))
     return replace(matrix, series=tuple(kept))

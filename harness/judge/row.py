@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
@@ -17,7 +17,6 @@ from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
 from harness.judge.comparison.compared_levels import Compared, Modes
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.printed_lines import fewer_steps, new_lines, other_lines
-from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.comparison.which_launches import is_whole_run, limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS, outliving
@@ -102,7 +101,7 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     judged = [replace(cell, verdict=verdict) for cell, verdict in zip(alone, verdicts, strict=True)]
     if row.searched:
         judged = _with_confirmation(judged, changes)
-    warnings = list(_warnings(planned, judged, changes, searched=row.searched))
+    warnings = list(_warnings(planned, judged, changes, compared, searched=row.searched))
     if unlike:
         warnings.insert(0, f"{planned.series.name} on {planned.lane}, {planned.variant}: {unlike}")
     return JudgedRow(
@@ -299,11 +298,11 @@ def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -
 
 
 def _warnings(
-    row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change], *, searched: bool
+    row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change], compared: Compared, *, searched: bool
 ) -> Iterator[str]:
     """Yield what a reader must know before blaming a version."""
     series, lane, variant = row.series.name, row.lane, row.variant
-    yield from _left_out(row, cells, searched=searched)
+    yield from _left_out(row, cells, compared, searched=searched)
     loudest = max(cells, key=_printed_bytes)
     if (printed := _printed_bytes(loudest)) >= MUCH_OUTPUT:
         version = loudest.cell.image.version
@@ -414,15 +413,28 @@ def _of_another_kind(series: str, before: CellResult, after: CellResult) -> Iter
             )
 
 
-def _left_out(row: VersionRow, cells: Sequence[CellResult], *, searched: bool) -> Iterator[str]:
+def _left_out(row: VersionRow, cells: Sequence[CellResult], compared: Compared, *, searched: bool) -> Iterator[str]:
     """Warn, with the remedy, of trials that the findings leave out: measured under other conditions, not side by side,
-    or against a baseline that was not measured.
+    or against a baseline that was not measured. Tell what versions that were added later are compared with.
     """
-    series, lane, variant, scenario = row.series, row.lane, row.variant, row.variant.scenario
+    series, lane, variant = row.series, row.lane, row.variant
     trials, usual = [cell.trials for cell in cells], row.baseline
-    compared = not searched and scenario.limits.of("step_time") is not None
-    apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
-    versions = ", ".join(row.cells[number].image.version for number in apart)
+    are_timed = not searched and row.variant.scenario.limits.of("step_time") is not None
+    apart = compared.apart("step_time") if are_timed else ()
+
+    def named(places: Iterable[int]) -> str:
+        return ", ".join(row.cells[place].image.version for place in sorted(places))
+
+    told = set[int]()
+    for table in compared.tables.get("step_time", ()) if are_timed else ():
+        new, beside = set(table.positions) - told, told & set(table.positions)
+        told |= new
+        if beside:
+            yield (
+                f"{series.name} {named(new)} on {lane}, {variant}: added later, and compared with "
+                f"{named(beside)}, launched again in the same rounds; its figures are scaled to their earlier ones"
+            )
+    versions = named(apart)
     if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
         yield (
             f"{series.name} on {lane}, {variant}: the baseline, {series.baseline}, was not measured, so a "

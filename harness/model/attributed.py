@@ -5,11 +5,11 @@ cause (the image, the GPU, the host or several), and the params that matter. Pur
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from harness.model.from_file import Scalar
+from harness.model.from_file import Scalar, grouped
 from harness.model.judged import CellVerdict, Finding, Metric, State
 from harness.model.matrix import Lane
 from harness.model.planned import Cell
@@ -130,6 +130,25 @@ def _episodes(
             Episode(begins=begin, ends=ends, since=since, until=until, seen=seen, depth=depth, states=states)
         )
     return episodes
+
+
+def versions_in_episodes(findings: Iterable[Finding], versions: Sequence[str]) -> set[str]:
+    """Return the versions of a row, oldest first in `versions`, from each first bad one up to, but not including, the
+    one that fixed it. They include slower versions, whose own verdicts are not bad.
+    """
+    order = {version: place for place, version in enumerate(versions)}
+    episodes = (episodes_of(same, order) for same in grouped((sign_of(one), one) for one in findings).values())
+    begun = (each for several in episodes for each in several if each.begins is not None)
+    return {versions[place] for each in begun for place in each.span}
+
+
+def beside_new(known: Sequence[str], *, good: Collection[str], baseline: str | None) -> set[str]:
+    """Return which of the `known` versions, oldest first, are launched in the same rounds as new ones: the last good
+    one, the last one and the baseline. Without a baseline, the oldest good one takes its place: a version that is in
+    every run links the runs, so that a drift shows (`judge/history/drift.py`).
+    """
+    firm = [version for version in known if version in good]
+    return {*firm[-1:], *known[-1:], *(firm[:1] if baseline is None else [baseline])}
 
 
 def bounds_of(finding: HasSides, order: Order) -> Bounds:

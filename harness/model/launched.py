@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -221,6 +221,9 @@ class RowRun:
     measures_noise: bool = False
     replicate: CellRun | None = None
     kinds: dict[int, ProposalKind] = field(default_factory=dict)
+    beside: tuple[tuple[int, ...], Set[str], Set[str]] | None = None
+    """How many launches of each version come from earlier runs and, by them, the ids of the cells that are new and of
+    those that run beside them (`judge/beside.py`); None until that is known."""
     proposal: Proposal | None = None
     """The launches that it proposes next, None until it is begun."""
     standing: RowStanding = field(default_factory=RowStanding)

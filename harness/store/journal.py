@@ -25,7 +25,7 @@ from harness import file_locks
 from harness.atomic_files import LACKS, write_below
 from harness.errors import InfrastructureError, UsageError
 from harness.masking import without_known
-from harness.model import Cell, Trial
+from harness.model import Cell, Trial, grouped
 from harness.safe_files import folder_in, read_regular
 from harness.store import trial_json
 from harness.store.trial_json import FOLDER, read_trial, trial_file, trial_files
@@ -174,8 +174,9 @@ class RunDirectory:
                     return mounts if isinstance(mounts, dict) else {}
         return {}
 
-    def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
-        """Return the measured trials of this cell with this key from all runs of this matrix, oldest first.
+    def known_trials(self, cell: Cell, key: str, *, most: int) -> tuple[Trial, ...]:
+        """Return the measured trials of this cell with this key from all runs of this matrix, oldest first: the newest
+        `most` that each run launched, because other versions may have been measured beside them in that run alone.
 
         Failures of setup are left out: what was missing then (a data server, a file) may exist now.
         """
@@ -190,7 +191,9 @@ class RunDirectory:
                 if (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
                     trials.setdefault(trial.started, trial)
                     self._paths[trial.cell_id, trial.started] = path
-        return tuple(trials[started] for started in sorted(trials))
+        by_run = grouped((trial.run, trial) for _, trial in sorted(trials.items()))
+        kept = (trial for own in by_run.values() for trial in own[-most:])
+        return tuple(sorted(kept, key=lambda trial: trial.started))
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
         """Take a trial of an earlier run over into this run, under this `number`, with a hard link to its file where

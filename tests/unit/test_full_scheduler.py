@@ -182,16 +182,6 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
     assert "every version" in batches[-1].reason
 
 
-def test_versions_of_another_day_are_not_measured_again() -> None:
-    """A weekly sweep runs what is new; --fresh asks for measuring all of it side by side."""
-    runs = row(3)
-    for run in runs[:2]:
-        run.trials += [launched(run, number, run="before") for number in range(3)]
-        run.adopted = 3
-    play(row_run(runs, asked=Trials(least=3, most=6)), launched)
-    assert [len(run.trials) for run in runs] == [3, 3, 3]
-
-
 def test_noisy_peaks_of_short_steps_get_rounds() -> None:
     """If steps are too short to be timed, only memory is compared, in rounds of all versions."""
     rng = random.Random(1)

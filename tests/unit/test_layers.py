@@ -69,7 +69,7 @@ ROOMS = {
         ("signal_verdicts", "unpaired", "api"),
         ("next",),
         ("row",),
-        ("run",),
+        ("beside", "run"),
     ),
     "report": (
         ("text",),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 
@@ -20,6 +20,7 @@ from harness.judge.comparison.round_tables import (
     Round,
     RoundTable,
     level_columns,
+    measured_together,
     never_side_by_side,
     often,
     table_of,
@@ -89,14 +90,30 @@ class Compared:
         return [version if is_kept else [] for version, is_kept in zip(self.working, kept, strict=True)]
 
     @cached_property
-    def tables(self) -> Mapping[str, RoundTable]:
-        """Return the tables of the level signals that can be compared, by name; that of an exact signal has one row."""
-        by_name = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
-        return {name: table for name, table in by_name.items() if table is not None} | {
-            name: RoundTable(values=np.log([[level for level, _ in own.values()]]), positions=tuple(own))
-            for name in EXACT
-            if len(own := self.own_levels(name)) > 1
+    def parts(self) -> tuple[Compared, ...]:
+        """Return what was measured side by side: several if versions were added later, beside known ones."""
+        parts = measured_together(self.working)
+        return tuple(replace(self, trials=part) for part in parts) if len(parts) > 1 else (self,)
+
+    @cached_property
+    def tables(self) -> Mapping[str, Sequence[RoundTable]]:
+        """Return the tables of the level signals that can be compared, by name: one for each part. What does not depend
+        on the machine has one table in all, and that of an exact signal has one row."""
+        by_name = {
+            name: [self._table(name)]
+            if name in EXACT or RULES[name].any_round
+            else [part._table(name) for part in self.parts]
+            for name in LEVELS
         }
+        known = {name: [table for table in tables if table is not None] for name, tables in by_name.items()}
+        return {name: tables for name, tables in known.items() if tables}
+
+    def _table(self, name: str) -> RoundTable | None:
+        if name not in EXACT:
+            return table_of(often(self.columns[name]))
+        own = self.own_levels(name)
+        values = np.log([[level for level, _ in own.values()]])
+        return RoundTable(values=values, positions=tuple(own)) if len(own) > 1 else None
 
     @cached_property
     def columns(self) -> Mapping[str, Columns]:
@@ -123,7 +140,9 @@ class Compared:
 
     @cached_property
     def _apart(self) -> tuple[int, ...]:
-        return never_side_by_side(self.working, steps=self.steps)
+        compared = {place for table in self.tables.get("step_time", ()) for place in table.positions}
+        apart = {place for part in self.parts for place in never_side_by_side(part.working, steps=self.steps)}
+        return tuple(sorted(apart - compared))
 
     def of(self, name: str) -> Sequence[Sequence[Trial]]:
         """Return the trials that a level signal compares."""
@@ -140,14 +159,15 @@ class Compared:
 
     def levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
-        common rounds.
+        common rounds. That of a version that was added later is as high above the known ones as it was beside them.
         """
-        table = self.tables.get(name)
-        if table is None:
-            return {}
-        return {
-            place: level_of(np.exp(own).tolist()) for place, own in zip(table.positions, table.values.T, strict=True)
-        }
+        found: dict[int, LevelEstimate] = {}
+        for table in self.tables.get(name, ()):
+            own = dict(zip(table.positions, table.values.T, strict=True))
+            shifts = [math.log(found[place][0]) - float(own[place].mean()) for place in own if place in found]
+            shift = sum(shifts) / max(1, len(shifts))
+            found = {place: level_of(np.exp(values + shift).tolist()) for place, values in own.items()} | found
+        return found
 
     def own_levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of each version's own launches by position, comparable or not."""

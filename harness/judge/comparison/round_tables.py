@@ -83,6 +83,33 @@ def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
     return tuple(place for place in measured if is_apart(place)) if len(measured) > 1 else ()
 
 
+def measured_together(launches: Launches) -> list[Launches]:
+    """Return the launches in parts that are compared apart: those of the versions of the oldest runs, from all runs
+    that have each of these, and then those of the runs in which other versions were added beside some of them.
+    """
+    ran = [Counter(trial.run for trial in own if trial.measured) for own in launches]
+    every, first = set[str]().union(*ran), set[str]()
+    for run in sorted(every):
+        known = [[trial for trial in own if trial.measured and trial.run in first] for own in launches]
+        rounds = {place: {(trial.run, trial.round): 1.0 for trial in own} for place, own in enumerate(known)}
+        is_added = any(own[run] and first.isdisjoint(own) for own in ran)
+        if not is_added or len(_with_enough_rounds(often(rounds))) < 2:
+            first.add(run)
+    old = [not first.isdisjoint(own) for own in ran]
+    beside = [
+        max((own[run] for run in every - first), default=0) for own, is_old in zip(ran, old, strict=True) if is_old
+    ]
+    if max(beside, default=0) < FEWEST_ROUNDS:
+        return [launches]
+    whole = first.union(run for run in every if all(own[run] for own, is_old in zip(ran, old, strict=True) if is_old))
+    kept = [
+        [trial for trial in own if trial.run in whole] if is_old else []
+        for own, is_old in zip(launches, old, strict=True)
+    ]
+    rest = [[trial for trial in own if trial.run not in first] for own in launches]
+    return [kept, *measured_together(rest)]
+
+
 def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | None:
     """Count the rounds in which every version has a figure; None if fewer than two versions have any figure. Versions
     whose only step times are of launches during pulls are included. Versions that failed are not: their rounds

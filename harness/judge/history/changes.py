@@ -70,12 +70,16 @@ def find_changes(
     }
     slowdown = slowdown_changes(cells, baseline=baseline, limit=limits.slowdown)
     levels: dict[Metric, list[Change]] = {}
-    for name, table in compared.tables.items():
+    for name, tables in compared.tables.items():
         if (limit := limits.of(name)) is not None:
-            # A change must reach the limit and exceed the lane's A/A noise.
-            least = max(log_of(name, limit), floor(noise, name, rounds=len(table.values)))
-            known = spread_of(noise, name)
-            levels[name] = signal_changes(name, table, least=least, baseline=baseline, noise=known)
+            known, told, levels[name] = spread_of(noise, name), set[int](), []
+            for table in tables:  # a version is judged by the first one that has it
+                # A change must reach the limit and exceed the lane's A/A noise.
+                least = max(log_of(name, limit), floor(noise, name, rounds=len(table.values)))
+                found = signal_changes(name, table, least=least, baseline=baseline, noise=known)
+                levels[name] += [change for change in found if change.after not in told]
+                told.update(table.positions)
+            levels[name].sort(key=lambda change: change.after)
     timed = _merged(levels.pop("step_time", []), slowdown)
     step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
@@ -85,10 +89,10 @@ def two_modes(
     compared: Compared, *, limits: Limits, baseline: int | None, noise: Noise | None
 ) -> tuple[Modes | None, tuple[Change, ...]]:
     """Return the two modes of the step times of a row's launches, None if they have only one, and their changes."""
-    table, limit = compared.tables.get("step_time"), limits.log_of("step_time")
-    if table is None or limit is None:
+    tables, limit = compared.tables.get("step_time"), limits.log_of("step_time")
+    if tables is None or limit is None:
         return None, ()
-    modes = modes_of(table, least=limit, noise=spread_of(noise, "step_time"))
+    modes = modes_of(tables[0], least=limit, noise=spread_of(noise, "step_time"))
     return modes, () if modes is None else mode_changes(modes, versions=len(compared.cells), baseline=baseline)
 
 

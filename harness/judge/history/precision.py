@@ -26,6 +26,7 @@ from harness.judge.comparison.round_tables import (
     RoundTable,
     level_columns,
     level_table,
+    measured_together,
     rounds_in_common,
 )
 from harness.judge.comparison.which_launches import limits_of_run
@@ -90,10 +91,10 @@ def rises_of_levels(
     """
     found: dict[str, Mapping[int, Rise]] = {}
     for metric, limit in _limited(limits).items():
-        table = compared.tables.get(metric)
-        known = None if table is None else known_levels(metric, table, limit=limit, noise=noise)
-        if known is not None:
-            found[metric] = known.rises(baseline)
+        tables = compared.tables.get(metric, ())
+        levels = (known_levels(metric, table, limit=limit, noise=noise) for table in tables)
+        if known := [each.rises(baseline) for each in levels if each is not None]:
+            found[metric] = dict(itertools.chain.from_iterable(rises.items() for rises in reversed(known)))
         elif metric == "late_step_time" and compared.late_spread is not None:
             plain = Rise(size=0.0, margin=OF_TWO_LAUNCHES * compared.late_spread)
             found[metric] = dict.fromkeys(range(len(compared.cells)), plain)
@@ -246,7 +247,7 @@ def wants_round(
     number of rows of its scenario. Versions that did not run, have no trace or are bad because of NaN do not count. If
     a compared version has had all its launches, no round is wanted: a round without it would add nothing.
     """
-    most, alike = trials_asked.most, without_nan(set_apart(trials)[0], limits)
+    most, alike = trials_asked.most, measured_together(without_nan(set_apart(trials)[0], limits))[0]
     ends_differ = _seems_to_differ("end_time", alike, limits=limits, steps=steps)
     always = ALWAYS_ASKING | {"end_time"} if ends_differ else ALWAYS_ASKING
     if any(trial.is_one_figure for version in alike for trial in version):

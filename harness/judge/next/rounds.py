@@ -211,7 +211,7 @@ def _apart(row: RowRun, run: CellRun) -> int:
     """Count the launches of this run that confirmed something, if levels are compared, which needs rounds of every
     version. A version that failed has nothing to compare, so its launches all count as rounds.
     """
-    if not _compares_levels(_scenario(row)) or not all(trial.made_its_steps for trial in run.measured):
+    if not compares_levels(_scenario(row)) or not all(trial.made_its_steps for trial in run.measured):
         return 0
     return sum(trial.measured and row.kinds.get(trial.round) == "confirm" for trial in run.own)
 
@@ -288,7 +288,7 @@ def _scenario(row: RowRun) -> Scenario:
     return row.planned.variant.scenario
 
 
-def _compares_levels(scenario: Scenario) -> bool:
+def compares_levels(scenario: Scenario) -> bool:
     return _compares_steps(scenario) or (
         not scenario.limits.exit_only and scenario.limits.of("peak_memory") is not None
     )

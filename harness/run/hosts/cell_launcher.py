@@ -35,8 +35,8 @@ INFRASTRUCTURE_TRIES = 3
 class Journal(Protocol):
     """The run's directory, where trials are kept."""
 
-    def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
-        """Return the trials of a cell with this key from all runs of the matrix, oldest first."""
+    def known_trials(self, cell: Cell, key: str, *, most: int) -> tuple[Trial, ...]:
+        """Return the newest `most` trials of a cell with this key from each run of the matrix, oldest first."""
 
     def earlier_data(self, cell: Cell) -> Mapping[str, str]:
         """Return the identities of the mounted data that the newest launch of a cell in an earlier run saw."""
@@ -114,8 +114,8 @@ class CellLauncher:
             return
         run.key = trial_key(cell, prepared=image, facts=self.engine.facts, inputs=inputs)
         if self.reuse:
-            newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
-            for number, trial in enumerate(newest, start=1):
+            known = self.journal.known_trials(run.cell, run.key, most=self.trials.most)
+            for number, trial in enumerate(known, start=1):
                 adopted = self.journal.adopt(trial, run.cell, number=number)
                 run.trials.append(adopted)
                 self._report_end(run, describe_trial(run.cell, adopted), reused=True)

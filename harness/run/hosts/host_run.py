@@ -118,7 +118,8 @@ class HostRun:
         if proposal.runs[0].cell.variant.scenario.compares_times and not is_spare:
             self.launcher.images.wait_for_pulls()
         begun = [len(run.own) for run in proposal.runs]
-        together = able(proposal.runs) if self.slices else []
+        # Nothing takes turns in a brief round, which the first launches of new versions are part of.
+        together = able(proposal.runs) if self.slices and proposal.depth != "brief" else []
         why = why_apart(together, memory_bytes=self.gate.memory_bytes)
         if any(self.launcher.caches.lacks(run, self.launcher.engine) for run in together):
             why = why or "one after the other: each launch first fills the cache of its version"

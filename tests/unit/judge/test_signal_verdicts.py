@@ -295,7 +295,7 @@ def test_launches_shorter_than_the_first_look_are_compared() -> None:
         [trial_of(number, ms=ms, seed=place, steps=300, end="completed", last_step=300) for number in range(3)]
         for place, ms in enumerate([1, 1, 1.7, 1.7])
     ]
-    assert Compared(cells=of_row(trials).cells, trials=trials, steps=STEPS).tables["step_time"].positions == (
+    assert Compared(cells=of_row(trials).cells, trials=trials, steps=STEPS).tables["step_time"][0].positions == (
         0,
         1,
         2,

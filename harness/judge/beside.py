@@ -1,0 +1,91 @@
+"""Launches versions that a row never measured side by side with known ones, because times of different days cannot be
+compared.
+
+Earlier launches count for everything else, and are not made again. The new versions come first: if none of them makes
+a step, there is nothing to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+from harness.judge.comparison.round_tables import Round
+from harness.judge.history.flaky import always_fails
+from harness.judge.next import propose
+from harness.judge.next.rounds import compares_levels
+from harness.judge.row import judge_row
+from harness.model import GOOD, Proposal, RowRun
+from harness.model.attributed import beside_new, versions_in_episodes
+
+
+def propose_beside(row: RowRun) -> Proposal:
+    """Return what a row launches next: if earlier runs measured some of its versions and others are new, only these and
+    the known ones to compare them with, by the launches of this run."""
+    new, known = _new_and_known(row)
+    if not new:
+        return propose(row)
+    is_known = any(trial.trace is not None for run in row.cells if run.cell.id in new for trial in run.own)
+    chosen = new | known if is_known else new
+    here = [run for run in row.cells if run.cell.id in chosen]
+    series = replace(row.planned.series, images=tuple(run.cell.image for run in here))
+    own = {run.cell.id: replace(run, trials=run.own, adopted=0) for run in row.runs}
+    view = replace(
+        row,
+        planned=replace(row.planned, series=series, cells=tuple(run.cell for run in here)),
+        cells=tuple(own[run.cell.id] for run in here),
+        replicate=None if row.replicate is None else own[row.replicate.cell.id],
+    )
+    proposal = propose(view)
+    row.kinds = view.kinds
+    if row.replicate is None:
+        row.replicate = view.replicate
+    runs = {run.cell.id: run for run in row.runs}
+    names = [", ".join(run.cell.image.version for run in here if run.cell.id in some) for some in (new, known)]
+    beside = f"; {names[0]} {'is' if len(new) == 1 else 'are'} new, and known versions run beside: {names[1]}"
+    return replace(
+        proposal,
+        runs=tuple(runs[run.cell.id] for run in proposal.runs),
+        reason=proposal.reason + beside * is_known,
+    )
+
+
+def _new_and_known(row: RowRun) -> tuple[Set[str], Set[str]]:
+    """Return the ids of the cells that lack launches side by side with the known ones, and of those that run beside
+    them. Nothing is new if no version has all its launches, so that an interrupted sweep just goes on."""
+    counts = tuple(run.adopted for run in row.cells)
+    if row.searched or row.only is not None or not any(counts) or not compares_levels(row.planned.variant.scenario):
+        return frozenset(), frozenset()
+    if row.beside is None or row.beside[0] != counts:
+        row.beside = (counts, *_chosen(row))
+    return row.beside[1:]
+
+
+def _chosen(row: RowRun) -> tuple[Set[str], Set[str]]:
+    stored = [replace(run, trials=run.trials[: run.adopted]) for run in row.cells]
+    rounds = [{(trial.run, trial.round) for trial in run.measured} for run in stored]
+    whole = [place for place, run in enumerate(stored) if len(run.measured) >= row.asked.least]
+    linked = max(_linked(whole, rounds), key=len, default=set())
+    certain = always_fails([run.trials for run in stored])
+    lacking = [place for place, run in enumerate(stored) if run.runnable and not (place in linked or certain[place])]
+    if not linked or all(place not in whole and rounds[place] & rounds[one] for place in lacking for one in linked):
+        return frozenset(), frozenset()
+    judged = judge_row(replace(row, cells=tuple(stored), replicate=None))
+    versions = [run.cell.image.version for run in stored]
+    bad = versions_in_episodes(judged.findings, versions)
+    known = [versions[place] for place in sorted(linked) if stored[place].runnable]
+    good = {each.cell.image.version for each in judged.cells if {*each.verdict.verdicts} <= GOOD} - bad
+    beside = beside_new(known, good=good, baseline=row.planned.series.baseline)
+    return (
+        frozenset(stored[place].cell.id for place in lacking),
+        frozenset(run.cell.id for run in stored if run.cell.image.version in beside),
+    )
+
+
+def _linked(whole: Sequence[int], rounds: Sequence[Set[Round]]) -> list[set[int]]:
+    """Return the positions of `whole` in groups, which ran in the same rounds."""
+    groups: list[set[int]] = []
+    for place in whole:
+        near = [group for group in groups if any(rounds[place] & rounds[one] for one in group)]
+        groups = [group for group in groups if group not in near] + [{place}.union(*near)]
+    return groups

@@ -1,0 +1,125 @@
+"""What a sweep launches and says if some of its versions were measured on an earlier day and others are new."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from harness.judge.beside import propose_beside
+from harness.judge.row import judge_row
+from harness.model import CellRun, RowRun, Trial, Trials
+from tests.players.searching import row
+from tests.players.trials import row_run
+from tests.unit.test_full_scheduler import launched, names, play
+
+ASKED = Trials(least=3, most=6)
+
+
+def measure(ms: Mapping[str, float], *, run: int, day: float = 1.0) -> Callable[[CellRun, int], Trial]:
+    """Return what launches versions that take so long per step, on a day that is slower by a factor."""
+    rng = random.Random(run)
+
+    def launch(cell: CellRun, number: int) -> Trial:
+        step_s = 1e-3 * day * ms.get(cell.cell.image.version, 1.0) * rng.lognormvariate(0, 0.003)
+        return launched(cell, number, step_s=step_s, run=f"run {run}")
+
+    return launch
+
+
+def on_the_next_day(played: RowRun, *, versions: int) -> RowRun:
+    """Return the row of the next sweep, which takes over all launches and has more versions."""
+    runs = row(versions)
+    for run, earlier in zip(runs, played.cells, strict=False):
+        run.trials += earlier.trials
+        run.adopted = len(run.trials)
+    return row_run(runs, propose_beside, asked=ASKED)
+
+
+def swept(versions: int, ms: Mapping[str, float]) -> RowRun:
+    first = row_run(row(versions), propose_beside, asked=ASKED)
+    play(first, measure(ms, run=1))
+    return first
+
+
+SLOWER = {"3": 1.5, "4": 1.5, "5": 1.5}
+
+
+@pytest.mark.parametrize(("ms", "known"), [({}, {"0", "4"}), (SLOWER, {"0", "2", "4"})])
+def test_a_version_of_the_next_day_is_launched_beside_the_oldest_the_last_good_and_the_last(
+    ms: Mapping[str, float], known: set[str]
+) -> None:
+    """It was launched alone, and its step times were compared with nothing: `--fresh measures all versions`."""
+    later = on_the_next_day(swept(5, ms), versions=6)
+    first, beside, *rounds = play(later, measure(ms, run=2, day=1.3))
+    assert (names(first), names(beside)) == ({"5"}, known)
+    assert first.round == beside.round
+    assert [names(each) for each in rounds] == [{*known, "5"}] * 2
+    assert not play(on_the_next_day(later, versions=6), measure(ms, run=3)), "and then never again"
+
+
+@pytest.mark.parametrize("day", [1.0, 1.3])
+def test_the_new_version_is_judged_and_the_others_keep_their_verdicts_and_figures(day: float) -> None:
+    """`?` was the answer on the image that was published today, whatever it was like."""
+    for ms, changes in (
+        ({}, []),
+        ({"5": 1.5}, [("first_bad", "4", "5")]),
+        ({"3": 1.5, "4": 1.5}, [("first_bad", "2", "3"), ("first_fixed", "4", "5")]),
+        (SLOWER, [("first_bad", "2", "3")]),
+        (SLOWER | {"5": 3.0}, [("first_bad", "2", "3"), ("worse", "4", "5")]),
+    ):
+        before = judge_row(first := swept(5, ms))
+        later = on_the_next_day(first, versions=6)
+        play(later, measure(ms, run=2, day=day))
+        judged = judge_row(later)
+        times = [one for one in judged.findings if one.metric == "step_time"]
+        assert [(one.kind, one.before, one.after) for one in times] == changes
+        old = [each.verdict.of("step_time") for each in before.cells]
+        *same, new = [each.verdict.of("step_time") for each in judged.cells]
+        assert same == old
+        assert new.is_compared
+        assert new.value == pytest.approx(1e-3 * ms.get("5", 1.0), rel=0.02), "as on the day of the others"
+        assert any("5 on" in text and "compared with 0, " in text for text in judged.warnings)
+
+
+def test_a_new_version_that_makes_no_step_costs_no_launches_of_others() -> None:
+    """Each sweep tries it again, because what was missing may be there."""
+    later = on_the_next_day(swept(3, {}), versions=4)
+    played = play(later, lambda run, number: launched(run, number, end="setup", last_step=0, trace=None))
+    assert [names(each) for each in played] == [{"3"}] * 2
+
+
+def test_versions_of_several_days_keep_their_verdicts() -> None:
+    """If a sweep took over only the newest launches, the first day had lost the versions that later ones ran beside."""
+    played = swept(4, {})
+    for versions in (5, 6, 7):
+        played = on_the_next_day(played, versions=versions)
+        play(played, measure({"5": 1.5, "6": 1.5}, run=versions, day=1 + versions / 10))
+    judged = judge_row(played)
+    assert [(one.kind, one.before, one.after) for one in judged.findings] == [("first_bad", "4", "5")]
+    assert all(each.verdict.of("step_time").is_compared for each in judged.cells)
+    assert [len(run.own) for run in played.cells] == [3, 0, 0, 0, 3, 3, 3]
+
+
+def test_versions_that_an_earlier_sweep_measured_alone_are_compared_now() -> None:
+    """`--fresh measures all versions` stayed the answer, though three versions are enough."""
+    first = swept(4, {})
+    alone = row(5)[4]
+    alone.trials += [measure({"4": 1.5}, run=2, day=2.0)(alone, number) for number in range(3)]
+    later = on_the_next_day(first, versions=5)
+    later.cells[4].trials += alone.trials
+    later.cells[4].adopted = 3
+    played = play(later, measure({"4": 1.5}, run=3))
+    assert [names(each) for each in played] == [{"4"}, {"0", "3"}, {"0", "3", "4"}, {"0", "3", "4"}]
+    assert [(one.before, one.after) for one in judge_row(later).findings] == [("3", "4")]
+
+
+def test_an_interrupted_sweep_goes_on_as_it_began() -> None:
+    """Its versions ran in the same rounds: no known version is launched beside those that lack the last one."""
+    first = swept(4, {})
+    later = on_the_next_day(first, versions=4)
+    for run in later.cells[2:]:
+        del run.trials[2:]
+        run.adopted = 2
+    assert names(play(later, measure({}, run=2))[0]) == {"2", "3"}
