@@ -9,10 +9,23 @@ from pathlib import Path
 from statistics import median
 
 from harness.errors import UsageError
+from harness.judge.beside import new_and_known, propose_beside
 from harness.judge.comparison.level_rules import LEAST_ROUNDS
 from harness.judge.comparison.noise import Replicates, noise_of, pooled
 from harness.judge.history.precision import visible_after
-from harness.model import Estimate, Host, Noise, Plan, PredictedEffect, Steps, Trial, VersionRow, grouped
+from harness.model import (
+    CellRun,
+    Estimate,
+    Host,
+    Noise,
+    Plan,
+    PredictedEffect,
+    RowRun,
+    Steps,
+    Trial,
+    VersionRow,
+    grouped,
+)
 from harness.store import read_trial
 from harness.store.trial_json import trial_files
 
@@ -20,13 +33,13 @@ MOST_READ = 40
 """Most trial files that are read for their durations, so that a dry run answers in seconds."""
 
 
-def estimate(folder: Path, plan: Plan) -> Estimate | None:
+def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None:
     """Return the probable number of launches and duration of a sweep of all the plan's cells, estimated from the
-    earlier runs in `folder`; None if no earlier run has trials of these cells.
+    earlier runs in `folder`; None if no earlier run has trials of these cells. `reuse`: those are not made again.
 
     A row is expected to need as many launches as it had in one of the newest runs (the one with most of them); a new
-    row, as many for each cell as the other rows of its scenario. Durations are those of a sample of trials. Reused
-    trials make the sweep cheaper than estimated.
+    row or version, as many for each cell as the others of its scenario, and so do the known versions that run beside a
+    new one. Durations are those of a sample of trials.
     """
     runs, measured = newest_runs(folder), []
     for row in plan.rows:
@@ -39,16 +52,42 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
     usual_s = median(took_s.values()) if took_s else 0.0
     a_cell = grouped((row.variant.scenario.name, len(files) / _launched(row)) for row, files in measured if files)
     by_lane = dict.fromkeys((str(row.lane) for row in plan.rows), 0)
-    seconds = dict.fromkeys(by_lane, 0.0)
+    seconds, reused, beside = dict.fromkeys(by_lane, 0.0), 0, []
     for row, files in measured:
         lane, scenario = str(row.lane), row.variant.scenario.name
         usual = median(a_cell.get(scenario, [float(plan.trials.least)]))
         launches = len(files) or round(usual * _launched(row))
+        new, again, whole = _of_earlier_runs(row, runs, plan) if files and reuse else ((), (), False)
+        if new:
+            launches += round(min(max(usual, plan.trials.least), plan.trials.most) * len([*new, *again]))
+            beside.append(f"{row.series.name} {', '.join(new)} beside {', '.join(again)} ({row.lane}, {row.variant})")
+        taken_over = len(files) if new or whole else 0
         by_lane[lane] += launches
-        seconds[lane] += launches * took_s.get(scenario, usual_s)
+        reused += taken_over
+        seconds[lane] += (launches - taken_over) * took_s.get(scenario, usual_s)
     hosts = dict.fromkeys(row.lane.host for row in plan.rows)
     predicted = {host.name: predicted_effects(replicates_of(runs, plan, host), plan) for host in hosts}
-    return Estimate(launches=by_lane, seconds=_longest(plan, seconds), predicted=predicted)
+    return Estimate(
+        launches=by_lane, seconds=_longest(plan, seconds), reused=reused, beside=tuple(beside), predicted=predicted
+    )
+
+
+def _of_earlier_runs(row: VersionRow, runs: Sequence[Path], plan: Plan) -> tuple[Sequence[str], Sequence[str], bool]:
+    """Return the versions of a row that are new, those that are launched beside them, and whether no version lacks
+    launches. Trials are only read if a version lacks some."""
+    counts = [max((len(trial_files(run, of=cell.id)) for run in runs), default=0) for cell in row.cells]
+    lacks = [count < plan.trials.least and not cell.excluded for cell, count in zip(row.cells, counts, strict=True)]
+    if not any(lacks) or all(lacks):
+        return (), (), not any(lacks)
+    trials = [list(_trials(runs, cell.id).values()) for cell in row.cells]
+    cells = tuple(
+        CellRun(cell=cell, trials=own, adopted=len(own), problem=cell.excluded or "")
+        for cell, own in zip(row.cells, trials, strict=True)
+    )
+    searched = plan.searched(row)
+    both = new_and_known(RowRun(planned=row, cells=cells, propose=propose_beside, asked=plan.trials, searched=searched))
+    new, known = ([cell.image.version for cell in row.cells if cell.id in some] for some in both)
+    return new, known, False
 
 
 def _launched(row: VersionRow) -> int:

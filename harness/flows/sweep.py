@@ -69,7 +69,7 @@ def selected(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) ->
 def explained(selection: Selection, options: SweepOptions) -> Explanation:
     """Return what a sweep would do and, if earlier runs allow an estimate, its probable cost. Starts nothing."""
     plan = make_plan(selection)
-    return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan))
+    return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan, reuse=not options.fresh))
 
 
 def checked_data(selection: Selection, context: RunContext) -> tuple[str, ...]:

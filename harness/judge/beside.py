@@ -22,7 +22,7 @@ from harness.model.attributed import beside_new, versions_in_episodes
 def propose_beside(row: RowRun) -> Proposal:
     """Return what a row launches next: if earlier runs measured some of its versions and others are new, only these and
     the known ones to compare them with, by the launches of this run."""
-    new, known = _new_and_known(row)
+    new, known = new_and_known(row)
     if not new:
         return propose(row)
     is_known = any(trial.trace is not None for run in row.cells if run.cell.id in new for trial in run.own)
@@ -50,7 +50,7 @@ def propose_beside(row: RowRun) -> Proposal:
     )
 
 
-def _new_and_known(row: RowRun) -> tuple[Set[str], Set[str]]:
+def new_and_known(row: RowRun) -> tuple[Set[str], Set[str]]:
     """Return the ids of the cells that lack launches side by side with the known ones, and of those that run beside
     them. Nothing is new if no version has all its launches, so that an interrupted sweep just goes on."""
     counts = tuple(run.adopted for run in row.cells)

@@ -163,11 +163,15 @@ class PredictedEffect:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The probable cost of a sweep, estimated from earlier runs of its matrix: `launches` by lane (`str(lane)`), and
-    the time of the slowest host in `seconds`, without pulls and builds. `predicted` is by host."""
+    """The probable cost of a sweep, estimated from earlier runs of its matrix: `launches` by lane (`str(lane)`), of
+    which `reused` are not made again if nothing has changed, and the time of the slowest host in `seconds`, without
+    pulls and builds. `beside` names, for each row with new versions, these and what is launched again beside them.
+    `predicted` is by host."""
 
     launches: Mapping[str, int]
     seconds: float
+    reused: int = 0
+    beside: tuple[str, ...] = ()
     predicted: Mapping[str, tuple[PredictedEffect, ...]] = field(default_factory=dict)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -30,15 +30,16 @@ def measure(ms: Mapping[str, float], *, run: int, day: float = 1.0) -> Callable[
 
 def on_the_next_day(played: RowRun, *, versions: int) -> RowRun:
     """Return the row of the next sweep, which takes over all launches and has more versions."""
-    runs = row(versions)
-    for run, earlier in zip(runs, played.cells, strict=False):
-        run.trials += earlier.trials
+    runs, known = row(versions), {run.cell.id: run.trials for run in played.cells}
+    for run in runs:
+        run.trials += known.get(run.cell.id, ())
         run.adopted = len(run.trials)
     return row_run(runs, propose_beside, asked=ASKED)
 
 
-def swept(versions: int, ms: Mapping[str, float]) -> RowRun:
-    first = row_run(row(versions), propose_beside, asked=ASKED)
+def swept(versions: int, ms: Mapping[str, float], *, without: Sequence[int] = ()) -> RowRun:
+    cells = [run for place, run in enumerate(row(versions)) if place not in without]
+    first = row_run(cells, propose_beside, asked=ASKED)
     play(first, measure(ms, run=1))
     return first
 
@@ -123,3 +124,14 @@ def test_an_interrupted_sweep_goes_on_as_it_began() -> None:
         del run.trials[2:]
         run.adopted = 2
     assert names(play(later, measure({}, run=2))[0]) == {"2", "3"}
+
+
+@pytest.mark.parametrize("first_bad", range(1, 7))
+@pytest.mark.parametrize("added", [(0,), (2,), (2, 3), (1, 2, 3, 4, 5)])
+def test_versions_that_are_added_between_others_make_a_finding_narrower(added: Sequence[int], first_bad: int) -> None:
+    """Who adds the versions between the last good and the first bad one wants to know which of them it was."""
+    ms = {str(place): 1.5 for place in range(first_bad, 7)}
+    later = on_the_next_day(swept(7, ms, without=added), versions=7)
+    play(later, measure(ms, run=2, day=1.3))
+    times = [one for one in judge_row(later).findings if one.metric == "step_time"]
+    assert [(one.kind, one.before, one.after) for one in times] == [("first_bad", str(first_bad - 1), str(first_bad))]

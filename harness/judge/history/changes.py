@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -72,17 +72,38 @@ def find_changes(
     levels: dict[Metric, list[Change]] = {}
     for name, tables in compared.tables.items():
         if (limit := limits.of(name)) is not None:
-            known, told, levels[name] = spread_of(noise, name), set[int](), []
-            for table in tables:  # a version is judged by the first one that has it
+            told: set[int | None] = {None}
+            levels[name] = []
+            for table in tables:
                 # A change must reach the limit and exceed the lane's A/A noise.
                 least = max(log_of(name, limit), floor(noise, name, rounds=len(table.values)))
-                found = signal_changes(name, table, least=least, baseline=baseline, noise=known)
-                levels[name] += [change for change in found if change.after not in told]
+                found = signal_changes(name, table, least=least, baseline=baseline, noise=spread_of(noise, name))
+                levels[name] = _with_added(levels[name], found, told)
                 told.update(table.positions)
-            levels[name].sort(key=lambda change: change.after)
     timed = _merged(levels.pop("step_time", []), slowdown)
     step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
+
+
+def _with_added(known: Sequence[Change], found: Sequence[Change], told: Set[int | None]) -> list[Change]:
+    """Return the known changes of a level, and those that were found between versions that were added and the ones
+    beside them. `told`: the versions of the known ones. A change that shows in both is between the closer versions."""
+    changes = list(known)
+    for change in found:
+        kind, begin = change.kind, _begin(change)
+        same = [each for each in changes if each.kind == kind and begin < each.after and _begin(each) < change.after]
+        if same:
+            one = same[0]
+            sides = max(one, change, key=_begin).before, min(one.after, change.after)
+            both = (one, change, replace(one, before=sides[0], after=sides[1]))
+            changes[changes.index(one)] = next(each for each in both if (each.before, each.after) == sides)
+        elif not {change.before, change.after} <= told:
+            changes.append(change)
+    return sorted(changes, key=lambda change: change.after)
+
+
+def _begin(change: Change) -> int:
+    return -1 if change.before is None else change.before
 
 
 def two_modes(

@@ -14,7 +14,8 @@ from harness.report.text.signal_words import predicted_text
 def dry_run(plan: Explanation) -> str:
     """Return the plan as text: a line for the whole plan, then lines for each host, then lines for what is left out."""
     left_out = f", {plan.excluded} left out" if plan.excluded else ""
-    title = f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}; seed {plan.seed}"
+    in_all = " in all" if plan.estimate and plan.estimate.reused else ""
+    title = f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}{in_all}; seed {plan.seed}"
     return "\n".join(indented(ReportSection(title=title, blocks=tuple(_blocks(plan)))))
 
 
@@ -22,8 +23,11 @@ def _blocks(plan: Explanation) -> Iterator[Block]:
     if plan.searched:
         yield "the expected number assumes that each search has one clear change; otherwise more are needed"
     if plan.estimate is not None:
-        launches, time = sum(plan.estimate.launches.values()), amounts.duration(plan.estimate.seconds)
-        yield f"about {launches:,} launches, about {time}, as in earlier runs; trials that are reused take none"
+        reused, time = plan.estimate.reused, amounts.duration(plan.estimate.seconds)
+        launches = sum(plan.estimate.launches.values()) - reused
+        cost = f"about {launches:,} launches, about {time}, as in earlier runs" if launches else "no launches"
+        yield f"{cost}; {reused:,} are reused, unless a script, an image or a host has changed" if reused else cost
+        yield from (f"new: {text}" for text in plan.estimate.beside)
     for host in plan.hosts:
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
         title = f"{host.name} ({host.engine}{_cards(host)}){share}"
