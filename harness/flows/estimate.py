@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -26,7 +27,9 @@ from harness.model import (
     VersionRow,
     grouped,
 )
+from harness.run.trial.payload import payload_hash
 from harness.store import read_trial
+from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.trial_json import trial_files
 
 MOST_READ = 40
@@ -52,12 +55,13 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     usual_s = median(took_s.values()) if took_s else 0.0
     a_cell = grouped((row.variant.scenario.name, len(files) / _launched(row)) for row, files in measured if files)
     by_lane = dict.fromkeys((str(row.lane) for row in plan.rows), 0)
-    seconds, reused, beside = dict.fromkeys(by_lane, 0.0), 0, []
+    seconds, reused, beside, payloads = dict.fromkeys(by_lane, 0.0), 0, [], _payloads(runs)
     for row, files in measured:
         lane, scenario = str(row.lane), row.variant.scenario.name
         usual = median(a_cell.get(scenario, [float(plan.trials.least)]))
         launches = len(files) or round(usual * _launched(row))
-        new, again, whole = _of_earlier_runs(row, runs, plan) if files and reuse else ((), (), False)
+        is_same = bool(files) and reuse and payloads.get(_place(row)) == payload_hash(row.variant)
+        new, again, whole = _of_earlier_runs(row, runs, plan) if is_same else ((), (), False)
         if new:
             launches += round(min(max(usual, plan.trials.least), plan.trials.most) * len([*new, *again]))
             beside.append(f"{row.series.name} {', '.join(new)} beside {', '.join(again)} ({row.lane}, {row.variant})")
@@ -70,6 +74,21 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     return Estimate(
         launches=by_lane, seconds=_longest(plan, seconds), reused=reused, beside=tuple(beside), predicted=predicted
     )
+
+
+def _place(row: VersionRow) -> tuple[str, str, str]:
+    return row.series.name, str(row.lane), str(row.variant)
+
+
+def _payloads(runs: Sequence[Path]) -> dict[tuple[str, str, str], str | None]:
+    """Return the hash of what was copied into the trials of each row in the newest run that has it."""
+    found: dict[tuple[str, str, str], str | None] = {}
+    for run in reversed(runs):
+        with suppress(UsageError):
+            stored = read_plan_file(run)
+            rows = zip(plan_from_file(stored, run).rows, stored.rows, strict=True)
+            found |= {_place(row): entry.payload for row, entry in rows}
+    return found
 
 
 def _of_earlier_runs(row: VersionRow, runs: Sequence[Path], plan: Plan) -> tuple[Sequence[str], Sequence[str], bool]:

@@ -53,18 +53,23 @@ def with_signals(
     searched: bool = False,
 ) -> tuple[CellVerdict, ...]:
     """Return the cells of a row, oldest first, with the verdict on each level, and on each number that the scenario
-    returned. `rises` are those of the versions, by signal. `searched`: a bisection chose the
-    launches, so that there are no full rounds.
+    returned, in the first part that has it. `rises` are those of the versions, by signal. `searched`: a bisection
+    chose the launches, so that there are no full rounds.
     """
     added: dict[str, Sequence[SignalVerdict]] = {}
     for name in LEVELS:
-        levels, known = compared.levels(name), rises.get(name, {})
+        levels = compared.levels(name)
         if SIGNALS[name].of_server and not levels and not compared.own_levels(name):
             continue  # it is no server, or streams no replies
-        added[name] = _Level(
-            name=name, compared=compared, limits=limits, rises=known, searched=searched, levels=levels,
-            figures={**compared.own_levels(name), **levels}, apart=compared.apart(name),
-        ).verdicts()  # fmt: skip
+        found: dict[int, SignalVerdict] = {}
+        for part in compared.parts_of(name):
+            own = {place: levels[place] for place in part.levels(name)}
+            verdicts = _Level(
+                name=name, compared=part, limits=limits, rises=rises.get(name, {}), searched=searched, levels=own,
+                figures={**part.own_levels(name), **own}, apart=compared.apart(name),
+            ).verdicts()  # fmt: skip
+            found = {place: each for place, each in enumerate(verdicts) if part.trials[place]} | found
+        added[name] = [found.get(place, verdict) for place, verdict in enumerate(verdicts)]
     added |= {name: value.seen for name, value in values.items()}
     return tuple(
         replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in added.items()}})

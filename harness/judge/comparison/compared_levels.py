@@ -95,16 +95,15 @@ class Compared:
         parts = measured_together(self.working)
         return tuple(replace(self, trials=part) for part in parts) if len(parts) > 1 else (self,)
 
+    def parts_of(self, name: str) -> tuple[Compared, ...]:
+        """Return the parts in which a level signal is compared: one for what does not depend on the machine."""
+        return (self,) if name in EXACT or RULES[name].any_round else self.parts
+
     @cached_property
     def tables(self) -> Mapping[str, Sequence[RoundTable]]:
-        """Return the tables of the level signals that can be compared, by name: one for each part. What does not depend
-        on the machine has one table in all, and that of an exact signal has one row."""
-        by_name = {
-            name: [self._table(name)]
-            if name in EXACT or RULES[name].any_round
-            else [part._table(name) for part in self.parts]
-            for name in LEVELS
-        }
+        """Return the tables of the level signals that can be compared, by name: one for each part that has one. That of
+        an exact signal has one row."""
+        by_name = {name: [part._table(name) for part in self.parts_of(name)] for name in LEVELS}
         known = {name: [table for table in tables if table is not None] for name, tables in by_name.items()}
         return {name: tables for name, tables in known.items() if tables}
 

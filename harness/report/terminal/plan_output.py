@@ -26,7 +26,7 @@ def _blocks(plan: Explanation) -> Iterator[Block]:
         reused, time = plan.estimate.reused, amounts.duration(plan.estimate.seconds)
         launches = sum(plan.estimate.launches.values()) - reused
         cost = f"about {launches:,} launches, about {time}, as in earlier runs" if launches else "no launches"
-        yield f"{cost}; {reused:,} are reused, unless a script, an image or a host has changed" if reused else cost
+        yield f"{cost}; {reused:,} are reused, unless an image or a host has changed" if reused else cost
         yield from (f"new: {text}" for text in plan.estimate.beside)
     for host in plan.hosts:
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
