@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from harness.judge.beside import propose_beside
 from harness.judge.row import judge_row
-from harness.model import CellRun, RowRun, Trial, Trials
+from harness.model import CellRun, Limits, MetricLimit, RowRun, Trial, Trials
 from tests.players.searching import row
 from tests.players.trials import row_run
 from tests.unit.test_full_scheduler import launched, names, play
@@ -28,9 +30,9 @@ def measure(ms: Mapping[str, float], *, run: int, day: float = 1.0) -> Callable[
     return launch
 
 
-def on_the_next_day(played: RowRun, *, versions: int) -> RowRun:
+def on_the_next_day(played: RowRun, *, versions: int, limits: Limits | None = None) -> RowRun:
     """Return the row of the next sweep, which takes over all launches and has more versions."""
-    runs, known = row(versions), {run.cell.id: run.trials for run in played.cells}
+    runs, known = row(versions, limits=limits), {run.cell.id: run.trials for run in played.cells}
     for run in runs:
         run.trials += known.get(run.cell.id, ())
         run.adopted = len(run.trials)
@@ -135,3 +137,27 @@ def test_versions_that_are_added_between_others_make_a_finding_narrower(added: S
     play(later, measure(ms, run=2, day=1.3))
     times = [one for one in judge_row(later).findings if one.metric == "step_time"]
     assert [(one.kind, one.before, one.after) for one in times] == [("first_bad", str(first_bad - 1), str(first_bad))]
+
+
+def test_a_number_that_varies_is_compared_with_the_versions_beside_it() -> None:
+    """The images per second that a program prints differ from day to day as its step times do."""
+    limits = Limits(metrics=(MetricLimit(metric="rate", rule="drop", limit=0.1),))
+
+    def rated(run: int, day: float) -> Callable[[CellRun, int], Trial]:
+        rng = random.Random(run)
+
+        def launch(cell: CellRun, number: int) -> Trial:
+            one = measure({}, run=run)(cell, number)
+            assert one.trace is not None
+            rate = 100 / day / (1.5 if cell.cell.image.version == "5" else 1.0) * rng.lognormvariate(0, 0.003)
+            columns = {**one.trace.columns, "rate": np.full(len(one.trace.step), rate)}
+            return replace(one, trace=replace(one.trace, columns=columns))
+
+        return launch
+
+    first = row_run(row(5, limits=limits), propose_beside, asked=ASKED)
+    play(first, rated(1, day=1.0))
+    later = on_the_next_day(first, versions=6, limits=limits)
+    play(later, rated(2, day=1.3))
+    rates = [one for one in judge_row(later).findings if one.metric == "metrics.rate"]
+    assert [(one.kind, one.before, one.after) for one in rates] == [("first_bad", "4", "5")]

@@ -78,14 +78,14 @@ def find_changes(
                 # A change must reach the limit and exceed the lane's A/A noise.
                 least = max(log_of(name, limit), floor(noise, name, rounds=len(table.values)))
                 found = signal_changes(name, table, least=least, baseline=baseline, noise=spread_of(noise, name))
-                levels[name] = _with_added(levels[name], found, told)
+                levels[name] = with_added(levels[name], found, told)
                 told.update(table.positions)
     timed = _merged(levels.pop("step_time", []), slowdown)
     step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
 
 
-def _with_added(known: Sequence[Change], found: Sequence[Change], told: Set[int | None]) -> list[Change]:
+def with_added(known: Sequence[Change], found: Sequence[Change], told: Set[int | None]) -> list[Change]:
     """Return the known changes of a level, and those that were found between versions that were added and the ones
     beside them. `told`: the versions of the known ones. A change that shows in both is between the closer versions."""
     changes = list(known)

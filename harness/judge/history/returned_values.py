@@ -20,10 +20,10 @@ import numpy as np
 from harness.agent.result_names import IS_EARLIER, is_error, is_measure
 from harness.amounts import count, general
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
-from harness.judge.comparison.round_tables import Columns, often, table_of
+from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
 from harness.judge.history.changepoints import find_levels, least_found, noise_within
-from harness.judge.history.changes import strictest
+from harness.judge.history.changes import strictest, with_added
 from harness.judge.history.exact_values import (
     EXACT_LIMIT,
     LAST_DIGITS,
@@ -50,6 +50,7 @@ from harness.model import (
     MetricLimit,
     Observed,
     SignalVerdict,
+    Spread,
     Steps,
     Trial,
     log_of_change,
@@ -528,11 +529,24 @@ class _Metric:
             for place, (trials, own) in enumerate(zip(launches, rows, strict=True))
             if not self._is_other(place)
         }
-        size = scale(columns)
-        table = table_of(often(columns), scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
-        spread = None if table is None else noise_within(table.values)
-        if table is None or spread is None:
-            return [], [], None
+        size, told = scale(columns), set[int | None]([None])
+        changes, observed, visible = list[Change](), list[Observed](), None
+        for part in measured_together(launches):
+            ran = [{(trial.run, trial.round) for trial in own} for own in part]
+            own = {place: {at: column[at] for at in column if at in ran[place]} for place, column in columns.items()}
+            table = table_of(often(own), scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
+            spread = None if table is None else noise_within(table.values)
+            if table is not None and spread is not None:
+                found, seen, least = self._of_table(table, spread, size=size)
+                changes, visible = with_added(changes, found, told), least if visible is None else visible
+                observed += [each for each in seen if not {each.before, each.after} <= told]
+                told.update(table.positions)
+        return changes, observed, visible
+
+    def _of_table(
+        self, table: RoundTable, spread: Spread, *, size: float
+    ) -> tuple[list[Change], list[Observed], float]:
+        """Return what `_of_noisy` does, by one table of values as shares of `size`."""
         limit = NOISY_LIMIT if self.rule is None or self.rule.rule == "equal" else self.rule.limit
         levels, places = find_levels(table.values, least=limit, alpha=ALPHA), table.positions
         means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
