@@ -434,22 +434,16 @@ def _left_out(row: VersionRow, cells: Sequence[CellResult], compared: Compared, 
                 f"{series.name} {named(new)} on {lane}, {variant}: added later, and compared with "
                 f"{named(beside)}, launched again in the same rounds; its figures are scaled to their earlier ones"
             )
-    versions = named(apart)
     if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
         yield (
             f"{series.name} on {lane}, {variant}: the baseline, {series.baseline}, was not measured, so a "
             "version is bad if it is worse than the one before, and a series that begins worse than the baseline "
             "is not reported"
         )
-    if apart and any(version and place not in apart for place, version in enumerate(trials)):
+    if apart:
         yield (
-            f"{series.name} {versions} on {lane}, {variant}: they were not measured in the same rounds as the "
-            "others, so step times are not compared; --fresh measures all versions side by side"
-        )
-    elif apart:
-        yield (
-            f"{series.name} {versions} on {lane}, {variant}: no two of them were measured in the same rounds, so "
-            "step times are not compared; --fresh measures all versions side by side"
+            f"{series.name} {named(apart)} on {lane}, {variant}: they were not measured in the same rounds as others, "
+            "so step times are not compared; the same sweep, run again, launches them beside known versions"
         )
     left_out = "; ".join(map(str, set_apart(trials)[1]))
     if left_out:

@@ -215,7 +215,7 @@ class _Level:
             return replace(plain, seen="good", visible=visible)
         if place in self.apart:
             why = "it was not measured in the same rounds as the others"
-            remedy = "`--fresh` measures all versions again, side by side"
+            remedy = "the same sweep, run again, launches it beside known versions"
             return replace(plain, seen="blind", why=why, remedy=remedy, apart=True)
         is_compared = place in self.levels or not self.levels
         if is_compared and visible is not None:

@@ -308,8 +308,7 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     """Return why an incomplete round has to be made up for: it was interrupted, a launch was disturbed, or images were
     pulled at the same time.
 
-    None if no round has every version and no image was pulled: versions were then added on another day, and the user
-    decides (--fresh).
+    None if no round has every version and no image was pulled: `judge/beside.py` then launches some beside others.
     """
     wanted = min(WANTED_ROUNDS, asked.least)
     common = rounds_in_common(trials, metric, steps=steps)
