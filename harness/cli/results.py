@@ -6,14 +6,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import click
 from rich.console import Console
 
 from harness.cli.common import say, to_stdout
-from harness.errors import UNSTARTED, Interrupted
+from harness.errors import UNSTARTED, Interrupted, UsageError
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
 from harness.history.selection import remember
@@ -107,9 +108,23 @@ def swept(
         result, directory = sweep(selection, options, context)
         result = numbered(result)
         write_result(result, directory)
+        if since := list(_since_changes(result)):
+            result = replace(result, warnings=(*since, *result.warnings))
+            write_result(result, directory)
         write_exports(result, directory)
         remember(options.out, say=say_once)
     return result
+
+
+def _since_changes(result: RunResult) -> Iterator[str]:
+    """Yield what became worse on each host whose driver or kernel has changed since an earlier run."""
+    from harness.flows.compare import compare_runs
+    from harness.report.terminal.compare_output import since_text
+
+    for earlier in result.before:
+        with suppress(UsageError):  # nothing that both measured can be compared
+            comparison = compare_runs([earlier, result.directory])
+            yield from (since_text(change, comparison.pairs) for change in comparison.since)
 
 
 # ---------------------------------------------------------------- so far

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError, ImageUnavailable, Interrupted, UsageError
 from harness.flows.context import RunContext
+from harness.flows.estimate import known_trial, newest_runs, row_of_earlier_runs
 from harness.flows.hosts import OpenHost, leased
 from harness.flows.running import Run
 from harness.judge.attribution.cause import deciding_cells
+from harness.judge.beside import known_beside
+from harness.judge.comparable import changed_software, software, software_of
 from harness.judge.run import judge_run
 from harness.model import CellRun, JudgedRow, Lane, Plan, RunResult
 from harness.model.watching import unheard
-from harness.plan.cells import Selection, including, make_plan
+from harness.plan.cells import Selection, including, make_plan, only_versions
 from harness.run.hosts.cell_launcher import cannot_run
 from harness.run.hosts.mounted_data import DataUnavailable, HostData, key_of_inputs
 from harness.run.trial.payload import payload_hash, trial_key
 from harness.store import RunDirectory, result_file
 from harness.store.plan_file import plan_to_json, read_plan_file
 from harness.store.saved_run import read_result
+from harness.store.trial_json import trial_files
 
 
 def settled(selection: Selection, out: Path) -> RunResult | None:
@@ -66,15 +71,59 @@ def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {**plan, **free, "rows": rows}
 
 
+# ---------------------------------------------------------------- hosts that changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedHost:
+    """A host whose driver or kernel is not that of `earlier`, the newest run with trials of it."""
+
+    earlier: Path
+    text: str
+
+
+def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) -> Iterator[ChangedHost]:
+    """Yield each host whose driver or kernel is not that of the newest earlier run with trials of it."""
+    runs = _earlier_runs(journal)
+    for each in (each for each in hosts if not each.host.pool):
+        cells = [cell for row in plan.rows if row.lane.host == each.part_of for cell in row.cells]
+        files = ((path, file) for path in runs for cell in cells for file in trial_files(path, of=cell.id))
+        known = ((path, trial) for path, file in files if (trial := known_trial(file)) is not None and trial.measured)
+        earlier, trial = next(known, (None, None))
+        then = {} if trial is None else software_of([trial])
+        now = software((gpu.driver for lane in each.lanes for gpu in lane.gpus), [each.facts.get("kernel")])
+        changed = [f"{name} {now[name]} instead of {then[name]}" for name in changed_software(then, now)]
+        if changed and earlier is not None:
+            what = f"{each.name}: {' and '.join(changed)} since the run {earlier}"
+            yield ChangedHost(earlier=earlier, text=f"{what}; what both runs measure is compared at the end")
+
+
+def _earlier_runs(journal: RunDirectory) -> list[Path]:
+    return [path for path in newest_runs(journal.path.parent) if path != journal.path]
+
+
+def _on_changed_hosts(plan: Plan, journal: RunDirectory) -> Plan:
+    """Return the plan with only the versions that show whether the host or a new image is at fault: those that were
+    never measured, and the known ones that run beside them. The earlier run has the known ones before the change."""
+    wanted: dict[str, set[str]] = {}
+    for row in plan.rows:
+        known = row_of_earlier_runs(row, _earlier_runs(journal), plan)
+        beside = known_beside(known)
+        kept = {run.cell.image.version for run in known.cells if not run.trials or run.cell.id in beside}
+        wanted.setdefault(row.series.name, set()).update(kept)
+    return only_versions(plan, wanted)
+
+
 # ---------------------------------------------------------------- undecided
 
 
 def cells_to_run(
-    plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, context: RunContext
-) -> tuple[Plan, frozenset[str]]:
+    plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, context: RunContext, *, is_changed: bool
+) -> tuple[Plan, frozenset[str] | None]:
     """Return the plan, and the ids of its cells that would settle an undecided cause. If only a cell that the matrix
     excludes can settle it, the plan includes that cell. The trials of an earlier call count, so the next call returns
-    the next cells. Raises UsageError if no earlier trial belongs to this plan.
+    the next cells. If no earlier trial belongs to this plan because the driver or the kernel of a host `is_changed`,
+    the plan has only the versions that settle what that changed, and all may be launched (None); else raise UsageError.
     """
     known, included = None, plan
     while included != known:
@@ -83,6 +132,11 @@ def cells_to_run(
         if context.stopped.is_set():
             return known, frozenset()
         cells = tuple(cell for row in rows for cell in row.cells)
+        if is_changed and not any(cell.trials for cell in cells):
+            limited = _on_changed_hosts(plan, journal)
+            versions = dict.fromkeys(f"{cell.image.series} {cell.image.version}" for cell in limited.cells)
+            context.progress.note(f"to be measured on the hosts as they are now: {', '.join(versions)}")
+            return limited, None
         if not any(cell.trials for cell in cells):
             shutil.rmtree(journal.path)
             raise UsageError(

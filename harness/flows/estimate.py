@@ -76,6 +76,17 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     )
 
 
+def row_of_earlier_runs(row: VersionRow, runs: Sequence[Path], plan: Plan) -> RowRun:
+    """Return a row with its trials in these runs, whatever they were measured with."""
+    trials = [tuple(_trials(runs, cell.id).values()) for cell in row.cells]
+    cells = tuple(
+        CellRun(cell=cell, trials=list(own), adopted=len(own), problem=cell.excluded or "")
+        for cell, own in zip(row.cells, trials, strict=True)
+    )
+    searched = plan.searched(row)
+    return RowRun(planned=row, cells=cells, propose=propose_beside, asked=plan.trials, searched=searched)
+
+
 def _place(row: VersionRow) -> tuple[str, str, str]:
     return row.series.name, str(row.lane), str(row.variant)
 
@@ -98,13 +109,7 @@ def _of_earlier_runs(row: VersionRow, runs: Sequence[Path], plan: Plan) -> tuple
     lacks = [count < plan.trials.least and not cell.excluded for cell, count in zip(row.cells, counts, strict=True)]
     if not any(lacks) or all(lacks):
         return (), (), not any(lacks)
-    trials = [list(_trials(runs, cell.id).values()) for cell in row.cells]
-    cells = tuple(
-        CellRun(cell=cell, trials=own, adopted=len(own), problem=cell.excluded or "")
-        for cell, own in zip(row.cells, trials, strict=True)
-    )
-    searched = plan.searched(row)
-    both = new_and_known(RowRun(planned=row, cells=cells, propose=propose_beside, asked=plan.trials, searched=searched))
+    both = new_and_known(row_of_earlier_runs(row, runs, plan))
     new, known = ([cell.image.version for cell in row.cells if cell.id in some] for some in both)
     return new, known, False
 

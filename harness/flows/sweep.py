@@ -6,7 +6,7 @@ import functools
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +14,10 @@ from pathlib import Path
 from harness.errors import HarnessError, Interrupted
 from harness.flows import deciding
 from harness.flows.context import RunContext
-from harness.flows.estimate import estimate, known_trial, newest_runs
+from harness.flows.estimate import estimate
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.pool import PoolRun
 from harness.flows.running import Run
-from harness.judge.comparable import changed_software, software, software_of
 from harness.matrix import load_matrix
 from harness.model import Explanation, Matrix, RunResult, SearchMode, Stop, Trials
 from harness.plan.cells import Selection, make_plan, select
@@ -27,7 +26,6 @@ from harness.run.hosts.mounted_data import missing_data
 from harness.run.trial.payload import payload_hash
 from harness.store import RunDirectory, inputs
 from harness.store.plan_file import plan_to_json
-from harness.store.trial_json import trial_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +106,11 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
     homes = {} if options.fresh else journal.machines()
     with using_hosts(selection.images, context, homes=homes) as opened:
         plan, only = make_plan(selection, lanes_of(opened)), None
+        changed = list(deciding.changed_hosts(plan, opened, journal))
+        for change in changed:
+            context.progress.note(change.text)
         if options.decide:
-            plan, only = deciding.cells_to_run(plan, opened, journal, context)
+            plan, only = deciding.cells_to_run(plan, opened, journal, context, is_changed=bool(changed))
         told = plan_to_json(
             plan,
             payload=payload_hash,
@@ -123,7 +124,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
             reuse=not options.fresh, only=only,
         )  # fmt: skip
         _launch(run, homes)
-    return run.result(), journal
+    return replace(run.result(), before=tuple(dict.fromkeys(change.earlier for change in changed))), journal
 
 
 def _launch(run: Run, homes: Mapping[tuple[str, str, str], str]) -> None:
@@ -134,32 +135,12 @@ def _launch(run: Run, homes: Mapping[tuple[str, str, str], str]) -> None:
     if run.only is None:
         expected = estimate(run.journal.path.parent, plan) if run.reuse else None
         about = typical_launches(plan) if expected is None else expected.launches
-    for note in _changed_software(run):
-        run.context.progress.note(note)
     run.context.progress.plan(most=most_launches(plan, run.only), exact=exact, about=about)
     hosts = dict.fromkeys(each.part_of for each in run.hosts)
     machines = [[each for each in run.hosts if each.part_of == host] for host in hosts]
     in_threads([functools.partial(_launch_on, run, each, homes) for each in machines], stopped)
     if run.ending.reached and run.only != frozenset() and not stopped.is_set():
         run.mark_unfinished(run.ending.reached)
-
-
-def _changed_software(run: Run) -> Iterator[str]:
-    """Yield a note for each host whose driver or kernel is not that of the newest earlier run with trials of it."""
-    runs = [path for path in newest_runs(run.journal.path.parent) if path != run.journal.path]
-    for each in run.hosts:
-        cells = [cell for row in run.on(each.part_of) for cell in row.cells if not each.host.pool]
-        files = ((path, file) for path in runs for cell in cells for file in trial_files(path, of=cell.cell.id))
-        known = ((path, trial) for path, file in files if (trial := known_trial(file)) is not None and trial.measured)
-        earlier, trial = next(known, (None, None))
-        then = {} if trial is None else software_of([trial])
-        now = software((gpu.driver for lane in each.lanes for gpu in lane.gpus), [each.facts.get("kernel")])
-        changed = [f"{name} {now[name]} instead of {then[name]}" for name in changed_software(then, now)]
-        if changed:
-            yield (
-                f"{each.name}: {' and '.join(changed)} since the run {earlier}; `harness compare {earlier} latest` "
-                "tells afterwards what that changed"
-            )
 
 
 def _launch_on(run: Run, machines: Sequence[OpenHost], homes: Mapping[tuple[str, str, str], str]) -> None:

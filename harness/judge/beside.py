@@ -7,7 +7,7 @@ a step, there is nothing to compare.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import replace
 
 from harness.judge.comparison.round_tables import Round
@@ -52,40 +52,48 @@ def propose_beside(row: RowRun) -> Proposal:
 
 def new_and_known(row: RowRun) -> tuple[Set[str], Set[str]]:
     """Return the ids of the cells that lack launches side by side with the known ones, and of those that run beside
-    them. Nothing is new if no version has all its launches, so that an interrupted sweep just goes on."""
+    them; none of either if nothing is new."""
     counts = tuple(run.adopted for run in row.cells)
     if row.searched or row.only is not None or not any(counts) or not compares_levels(row.planned.variant.scenario):
         return frozenset(), frozenset()
     if row.beside is None or row.beside[0] != counts:
-        row.beside = (counts, *_chosen(row))
+        new = frozenset(row.cells[place].cell.id for place in _new(row))
+        row.beside = (counts, new, known_beside(row) if new else frozenset())
     return row.beside[1:]
 
 
-def _chosen(row: RowRun) -> tuple[Set[str], Set[str]]:
+def known_beside(row: RowRun) -> Set[str]:
+    """Return the ids of the cells that others run beside, by their launches in earlier runs (`beside_new`)."""
     stored = [replace(run, trials=run.trials[: run.adopted]) for run in row.cells]
-    rounds = [{(trial.run, trial.round) for trial in run.measured} for run in stored]
-    whole = [place for place, run in enumerate(stored) if len(run.measured) >= row.asked.least]
-    linked = max(_linked(whole, rounds), key=len, default=set())
-    certain = always_fails([run.trials for run in stored])
-    lacking = [place for place, run in enumerate(stored) if run.runnable and not (place in linked or certain[place])]
-    if not linked or all(place not in whole and rounds[place] & rounds[one] for place in lacking for one in linked):
-        return frozenset(), frozenset()
     judged = judge_row(replace(row, cells=tuple(stored), replicate=None))
     versions = [run.cell.image.version for run in stored]
     bad = versions_in_episodes(judged.findings, versions)
-    known = [versions[place] for place in sorted(linked) if stored[place].runnable]
+    known = [versions[place] for place in sorted(_linked(row)) if stored[place].runnable]
     good = {each.cell.image.version for each in judged.cells if {*each.verdict.verdicts} <= GOOD} - bad
     beside = beside_new(known, good=good, baseline=row.planned.series.baseline)
-    return (
-        frozenset(stored[place].cell.id for place in lacking),
-        frozenset(run.cell.id for run in stored if run.cell.image.version in beside),
+    return frozenset(run.cell.id for run in stored if run.cell.image.version in beside)
+
+
+def _new(row: RowRun) -> list[int]:
+    """Return the positions of the versions that lack launches side by side with the known ones. There are none if each
+    shares a round with each known one, so that an interrupted sweep just goes on."""
+    rounds, linked, certain = _rounds(row), _linked(row), always_fails([run.trials[: run.adopted] for run in row.cells])
+    new = [place for place, run in enumerate(row.cells) if run.runnable and not (place in linked or certain[place])]
+    is_begun = all(
+        len(rounds[place]) < row.asked.least and all(rounds[place] & rounds[one] for one in linked) for place in new
     )
+    return [] if is_begun or not linked else new
 
 
-def _linked(whole: Sequence[int], rounds: Sequence[Set[Round]]) -> list[set[int]]:
-    """Return the positions of `whole` in groups, which ran in the same rounds."""
-    groups: list[set[int]] = []
-    for place in whole:
+def _rounds(row: RowRun) -> list[set[Round]]:
+    """Return the rounds of the launches of each version in earlier runs."""
+    return [{(trial.run, trial.round) for trial in run.trials[: run.adopted] if trial.measured} for run in row.cells]
+
+
+def _linked(row: RowRun) -> set[int]:
+    """Return the positions of the known versions: the most that have all their launches, in the same rounds."""
+    rounds, groups = _rounds(row), list[set[int]]()
+    for place in (place for place, own in enumerate(rounds) if len(own) >= row.asked.least):
         near = [group for group in groups if any(rounds[place] & rounds[one] for one in group)]
         groups = [group for group in groups if group not in near] + [{place}.union(*near)]
-    return groups
+    return max(groups, key=len, default=set())

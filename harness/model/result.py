@@ -88,7 +88,8 @@ RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusiv
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
     """A whole run. Every report is a pure function of it. `added`: what the commands that examined it later found, each
-    a `Added` of the reports. `replicates`: the number of launches of A/A replicates, which `cells` do not contain."""
+    a `Added` of the reports. `replicates`: the number of launches of A/A replicates, which `cells` do not contain.
+    `before`: the newest run on each host whose driver or kernel has changed since; no report has it."""
 
     matrix: str
     verdict: RunVerdict
@@ -104,6 +105,7 @@ class RunResult:
     observations: tuple[Observation, ...] = ()
     added: tuple[object, ...] = ()
     replicates: int = 0
+    before: tuple[Path, ...] = ()
 
     @property
     def exit_code(self) -> int:

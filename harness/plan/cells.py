@@ -107,6 +107,24 @@ def make_plan(selection: Selection, lanes: Mapping[str, Sequence[Lane]] = Mappin
     )  # fmt: skip
 
 
+def only_versions(plan: Plan, wanted: Mapping[str, Collection[str]]) -> Plan:
+    """Return the plan with only these versions, by series."""
+
+    def kept(series: Series) -> Series:
+        images = tuple(image for image in series.images if image.version in wanted.get(series.name, ()))
+        return replace(series, images=images)
+
+    rows = tuple(
+        replace(
+            row,
+            series=kept(row.series),
+            cells=tuple(cell for cell in row.cells if cell.image.version in wanted.get(row.series.name, ())),
+        )
+        for row in plan.rows
+    )
+    return replace(plan, matrix=replace(plan.matrix, series=tuple(map(kept, plan.matrix.series))), rows=rows)
+
+
 def including(plan: Plan, cells: Collection[str]) -> Plan:
     """Return the plan with these cells (ids) included, even if the matrix excludes them, if they can run."""
 
