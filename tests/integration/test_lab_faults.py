@@ -234,3 +234,57 @@ def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, 
     for name in ("busy", "broken"):  # pulled, although it contains nothing that could run
         assert found[name][0] == "untested"
         assert "no python3 or python on this image's PATH" in found[name][1]
+
+
+CHANGED = """\
+import ctypes
+import os
+
+
+def driver():
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    nvml.nvmlInit_v2()
+    text = ctypes.create_string_buffer(80)
+    nvml.nvmlSystemGetDriverVersion(text, 80)
+    return text.value.decode()
+
+
+def setup():
+    kept, files, is_new, leaves_open = [], [], os.environ["VERSION"] == "4", driver().startswith("580")
+
+    def step():
+        if is_new:
+            kept.append(b"x" * 32768)
+        if leaves_open and len(files) < 500:
+            files.append(open("/dev/null"))
+
+    return step
+"""
+OF_CHANGED = """\
+version: 1
+series:
+  s: {{images: {{{images}}}, environment: {{VERSION: "{{version}}"}}}}
+hosts: {{new: {{engine: "{engine}", gpus: [4090]}}}}
+scenarios:
+  kept: {{script: changed.py, steps: {{first: 200, budget: 400}}, limits: {{step_time: none, peak_memory: none}}}}
+trials: {{least: 2, most: 2}}
+"""
+
+
+def test_decide_tells_a_new_driver_from_an_image_of_the_same_day(lab: Lab, tried: Harness) -> None:
+    """`no earlier measurement still fits` was the answer on the day on which the driver and the image changed."""
+    (tried.folder / "changed.py").write_text(CHANGED)
+
+    def write(*versions: str) -> str:
+        images = ", ".join(f'"{version}": "{BASE}"' for version in versions)
+        return tried.write(OF_CHANGED.format(images=images, engine=lab.tcp_address))
+
+    assert tried.run_here("sweep", write("1", "2", "3")).code in (0, NOT_ALL_DECIDED)
+    lab.new.set_gpus(driver="580.65.06")
+    ended = tried.run_here("sweep", write("1", "2", "3", "4"), "--decide")
+    assert ended.code == 1, ended.err
+    assert "to be measured on the hosts as they are now: s 1, s 3, s 4" in ended.err
+    findings = [(one["metric"], one.get("first_worse")) for one in tried.summary()["findings"]]
+    assert ("memory", "4") in findings
+    told = " ".join(ended.out.split())
+    assert "in all 2 cells since driver 580.65.06, instead of driver 535.104.05; not the images' fault" in told, told
