@@ -269,6 +269,24 @@ def test_a_sweep_will_probably_take_as_many_launches_as_the_last_one(tmp_path: P
     assert f"about {len(trials(tmp_path))} launches, about" in told
 
 
+def test_a_dry_run_counts_what_is_missing_and_the_known_versions_beside_a_new_one(tmp_path: Path) -> None:
+    """It said "about 48 launches" of a sweep that made none, and of one that made a few for a new version."""
+    swept(tmp_path, Stop())
+    matrix, made = tmp_path / "matrix.yaml", len(trials(tmp_path))
+
+    def told(**changed: Any) -> str:
+        options = SweepOptions(out=tmp_path / "reports", **changed)
+        return dry_run(explained(selected(matrix, options, {}), options))
+
+    assert f"no launches; {made} are reused" in told()
+    assert f"about {made} launches" in told(fresh=True)
+    matrix.write_text(matrix.read_text().replace('v4: "i:4"', 'v4: "i:4", v5: "i:5"'))
+    assert told().count("new: s v5 beside v1, v4 (far, quiet") == 3
+    assert f"; {made} are reused" in told()
+    matrix.with_name("quiet.py").write_text("def setup(part=0):\n    return lambda: 1\n")
+    assert "reused" not in told(), "the script is another one"
+
+
 def test_a_row_that_is_new_counts_as_the_others_of_its_scenario(tmp_path: Path, swept_plan: Plan) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("[0, 1, 2]", "[0, 1, 2, 3]"))
