@@ -14,7 +14,14 @@ from harness.amounts import general
 from harness.judge.cell import fails_late, judge_cell, needs_whole_budget, quiet
 from harness.judge.comparison import which_launches
 from harness.judge.comparison.which_launches import per_of
-from harness.judge.launches import growths_of, limits_of_version, over_time, shared_growths, whole_trace
+from harness.judge.launches import (
+    SAMPLES_A_SECOND,
+    growths_of,
+    limits_of_version,
+    over_time,
+    shared_growths,
+    whole_trace,
+)
 from harness.judge.trace import trace_verdict
 from harness.judge.trace.counts import count_pace
 from harness.model import (
@@ -155,7 +162,10 @@ def _length(run: CellRun, row: Sequence[CellRun], proposal: Proposal) -> Length:
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
     all_whole = proposal.depth == "whole"
-    whole = needs_whole_budget(trials, limits=limits, steps=steps, depth=proposal.depth) or _ends_by_itself(row)
+    if _ends_by_itself(row):
+        as_long = math.ceil(scenario.timeout_s * SAMPLES_A_SECOND)
+        return Length(whole=True, job=_job(replace(steps, budget=max(steps.budget, as_long))))
+    whole = needs_whole_budget(trials, limits=limits, steps=steps, depth=proposal.depth)
     usual_s = which_launches.usual_step_s([other.measured for other in row]) if proposal.shortens else None
     if scenario.limits.exit_only or limits.of("step_time") is None or usual_s is None:
         return Length(whole=whole)
@@ -172,7 +182,7 @@ def _length(run: CellRun, row: Sequence[CellRun], proposal: Proposal) -> Length:
 
 def _ends_by_itself(row: Sequence[CellRun]) -> bool:
     """Return whether a command without steps ends by itself, as far as its launches show: it is compared by its whole
-    run, so that each launch has to make it."""
+    run, so that each launch has to make it, and is sampled until then."""
     scenario = row[0].cell.variant.scenario
     ran = [trial for run in row for trial in run.measured if trial.ended_well]
     return scenario.is_sampled and (not ran or any(trial.ran_to_its_end for trial in ran))

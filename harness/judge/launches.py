@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from harness.amounts import general
-from harness.judge.comparison.which_launches import is_whole_run, per_of
+from harness.judge.comparison.which_launches import has_step_times, per_of
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.samples import sampled, without_file_pages
 from harness.judge.trace.trace_verdict import EARLY_STEPS, clear_leak, is_shared, judge_trace, unit_of
@@ -210,13 +210,15 @@ _OVER_TIME: WeakKeyDictionary[Trace, Trace] = WeakKeyDictionary()
 
 
 def over_time(trial: Trial) -> Trace | None:
-    """Return the trace of a whole run without steps by the seconds since its start in place of steps; None if it has
-    steps, did not end by itself, or has too few samples."""
-    trace, is_whole = trial.trace, is_whole_run(trial) and not trial.output.buffered
-    if trace is None or not is_whole or len(trace.over_time.get("at_s", ())) < LEAST_STEPS:
+    """Return the trace of a run without steps by the seconds since its start in place of steps; None if it has steps,
+    failed, or has too few samples."""
+    trace, is_sampled = trial.trace, trial.ended_well and not has_step_times(trial) and not trial.output.buffered
+    if trace is None or not is_sampled or not trace.over_time:
         return None
     if trace not in _OVER_TIME:
         until = np.searchsorted(trace.over_time["at_s"], trial.run_s or math.inf, side="right")
+        if until < LEAST_STEPS:
+            return None
         columns = {name: values[:until] for name, values in trace.over_time.items()}
         at_s = columns.pop("at_s")
         second = trial.last_step / at_s[-1]

@@ -76,13 +76,11 @@ def test_without_a_pattern_it_is_sampled_in_time(tmp_path: Path, thorough_python
     assert set(told.column("step_s")) == {None}
 
 
-def test_without_a_pattern_it_runs_on_to_its_end(tmp_path: Path, thorough_python: str) -> None:
-    """A command that ran 50 % longer, and wrote a hundred times as much at its end, was good after its last sample."""
+def test_what_it_wrote_last_counts(tmp_path: Path, thorough_python: str) -> None:
+    """A command that wrote a hundred times as much at its end was good by its last look while it lived."""
     write = "dd if=/dev/zero of=/dev/null bs=1M count=30 status=none"
-    told = run(tmp_path, thorough_python, "sh", "-c", f"sleep 1; {write}", looks=[4])
+    told = run(tmp_path, thorough_python, "sh", "-c", f"sleep 1; {write}", looks=[4, 1000])
 
-    assert (told.done["end"], told.done["last_step"]) == ("completed", 4)
-    assert told.done["run_s"] > 1
     *_, at_end = told.all("look")
     assert at_end["last"]
     assert at_end["look"]["bytes_written"] >= 30 << 20
@@ -90,9 +88,9 @@ def test_without_a_pattern_it_runs_on_to_its_end(tmp_path: Path, thorough_python
 
 def test_the_whole_tree_is_measured_and_killed(tmp_path: Path, thorough_python: str) -> None:
     hold = "import time; held = bytearray(b'x') * (60 << 20); print('step', flush=True); time.sleep(1000)"
-    told = run(tmp_path, thorough_python, "sh", "-c", f'{sys.executable} -c "{hold}" & wait', timeout_s=2.0)
+    told = run(tmp_path, thorough_python, "sh", "-c", f'{sys.executable} -c "{hold}" & wait', looks=[12])
 
-    assert told.done["end"] == "stopped"
+    assert told.done["end"] == "completed"
     assert told.done["peak_rss_kib"] > 60 << 10
 
 

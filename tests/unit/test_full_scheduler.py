@@ -237,11 +237,14 @@ def test_the_oldest_version_shows_its_steps_before_others_run_beside_it(times: b
 
 @pytest.mark.parametrize(("run_s", "whole"), [(12.0, True), (None, False)], ids=["ends by itself", "never ends"])
 def test_a_command_without_steps_that_ends_by_itself_always_runs_to_its_end(run_s: float | None, whole: bool) -> None:
-    """A launch of a command that took 18 s instead of 12 was ended after 10 s, because its memory was flat: good."""
+    """A launch of a command that took 18 s instead of 12 was ended after 10 s, because its memory was flat: good. It is
+    sampled all the time that it has, else what it takes and holds late would not count."""
     runs = row(2, command=("bench",))
     runs[0].trials.append(launched(runs[0], 1, facts={"run_s": run_s}))
     asked = Proposal(kind="round", runs=tuple(runs), depth="brief")
-    assert [length_of(run, runs, asked).whole for run in runs] == [whole] * 2
+    lengths = [length_of(run, runs, asked) for run in runs]
+    assert [length.whole for length in lengths] == [whole] * 2
+    assert [length.job["looks"][-1] if length.job else None for length in lengths] == [12_000 if whole else None] * 2
 
 
 def test_only_versions_that_are_as_old_show_which_lines_are_steps() -> None:

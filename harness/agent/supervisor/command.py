@@ -1,8 +1,7 @@
 """Measures a command, which may be any program, from outside: it samples the whole process tree.
 
 A row is taken at each line of output that matches `step_pattern`. Without a pattern, a row is taken every BEAT_S and is
-a sample, not a step; after the budget of samples, the command runs on to its end. Lines that come in one read share the
-time since the previous read. The command goes on while the
+a sample, not a step. Lines that come in one read share the time since the previous read. The command goes on while the
 harness judges a look; what it does meanwhile is not counted.
 """
 
@@ -221,7 +220,7 @@ class Command(Outside):
         else:
             self._busy_s += took_s
         if self._job.child.death is None and self._due_looks.due(number, self._busy_s):
-            last = self._due_looks.take(number, self._busy_s) and self._pattern is not None
+            last = self._due_looks.take(number, self._busy_s)
             self._job.look(self._steps, self._fields(), last)
             if last:
                 self._job.end("completed", "")
@@ -263,7 +262,7 @@ class Command(Outside):
                 if self._results:
                     self._record(self._read_results())
                 self._metrics.fold(self._steps)
-                if self._job.asked_at is None and self._job.done is None:
+                if self._counts():
                     self._job.look(self._steps, self._fields(), last=True)
         self._job.end(end, message, death=death)
 

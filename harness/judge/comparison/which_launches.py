@@ -46,7 +46,8 @@ def per_of(trials: Sequence[Trial]) -> Per:
     kinds = {trial.facts.step_kind for trial in trials}
     if any(map(has_step_times, trials)):
         return "line" if "line" in kinds else "request" if "request" in kinds else "step"
-    return "run" if any(trial.run_s is not None for trial in trials) else "step"
+    are_sampled = any(trial.run_s is not None or (trial.trace and trial.trace.over_time) for trial in trials)
+    return "run" if are_sampled else "step"
 
 
 def had_step_times(trial: Trial, steps: Steps) -> bool:

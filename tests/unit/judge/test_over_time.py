@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.judge.comparison.which_launches import per_of
 from harness.judge.launches import over_time
 from harness.judge.row import judge_row
 from harness.judge.run import judge_run
@@ -119,3 +120,17 @@ def test_growth_of_which_no_other_version_is_known_to_be_free_is_not_blamed_on_o
 def test_a_run_that_is_too_short_has_no_growth() -> None:
     assert over_time(run_of(lost(9000)[:60], 1)) is None
     assert over_time(run_of(lost(9000), 1)) is not None
+
+
+def test_times_after_the_end_do_not_count() -> None:
+    """An image that tells of samples only after its run stopped the judge, then and at each later reading."""
+    trial = run_of(loaded(8000), 1)
+    assert over_time(replace(trial, facts=replace(trial.facts, run_s=AT_S[0] / 2))) is None
+
+
+def test_a_launch_that_its_time_limit_ended_is_judged_over_time_like_its_neighbours() -> None:
+    """Its leak was a rate per sample beside rates per second: the warning told of ten times the growth."""
+    trial = run_of(lost(3000), 1)
+    cut = replace(trial, end="stopped", facts=replace(trial.facts, run_s=None))
+    assert over_time(cut) is not None
+    assert per_of([cut]) == per_of([trial]) == "run"
