@@ -208,10 +208,16 @@ class _Metric:
         return [any(is_returned(self.name, trial) for trial in own) if own else None for own in self.clean]
 
     @cached_property
+    def compared(self) -> Launches:
+        """Return the launches without those that ended before the first of these numbers was due."""
+        have = [[trial for trial in version if first_step(trial, self.name) is not None] for version in self.clean]
+        return have if self.is_late else self.clean
+
+    @cached_property
     def rows(self) -> Sequence[Sequence[Floats]]:
         """Return the numbers of each launch over the steps that all launches made."""
-        common = common_steps(self.clean)
-        return [[_rows(trial, self.name, last=common) for trial in version] for version in self.clean]
+        common = math.inf if self.is_at_end else common_steps(self.compared)
+        return [[_rows(trial, self.name, last=common) for trial in version] for version in self.compared]
 
     @cached_property
     def is_late(self) -> bool:
@@ -221,18 +227,27 @@ class _Metric:
         return bool(firsts) and min(last_step(trial.trace) for trial in every) < min(firsts)
 
     @cached_property
+    def is_at_end(self) -> bool:
+        """Return whether the number is late and comes only in the last row of launches, or their rows are no steps."""
+        return self.is_late and all(
+            not _has_steps(trial) or first_step(trial, self.name) == last_step(trial.trace)
+            for version in self.compared
+            for trial in version
+        )
+
+    @cached_property
     def reached(self) -> float:
         """Return the number of steps that most launches made: the first round is brief, and an end that differs comes
-        late. Of a number that comes later than that, all that there is counts."""
-        return math.inf if self.is_late else reached_steps(self.clean)
+        late. A number that comes at the end counts whenever it comes."""
+        return math.inf if self.is_at_end else reached_steps(self.compared)
 
     def _is_long(self, trial: Trial) -> bool:
-        return first_step(trial, self.name) is not None if self.is_late else last_step(trial.trace) >= self.reached
+        return self.is_at_end or last_step(trial.trace) >= self.reached
 
     @cached_property
     def long(self) -> Launches:
         """Return the launches that made the steps that are `reached`."""
-        return [[trial for trial in version if self._is_long(trial)] for version in self.clean]
+        return [[trial for trial in version if self._is_long(trial)] for version in self.compared]
 
     @cached_property
     def long_rows(self) -> Sequence[Sequence[Floats]]:
@@ -333,12 +348,11 @@ class _Metric:
 
     def judged(self) -> Values:
         exact, is_noisy = self.exact, self.is_noisy
-        launches, rows = (self.long, self.long_rows) if self.is_late else (self.clean, self.rows)
         visible: float | None = 0.0
         varies, lost = self._no_longer_exact()
         if is_noisy:
-            changes, observed, visible = self._of_noisy(launches, rows, usual_value)
-            if self.limit is None and not changes and not self.is_late:
+            changes, observed, visible = self._of_noisy(self.compared, self.rows, usual_value)
+            if self.limit is None and not changes and not self.is_at_end:
                 late = self._of_noisy(self.long, self.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
             changes = [one for one in changes if not any(one.after == each.after for each in varies)]
@@ -347,7 +361,7 @@ class _Metric:
             changes, observed = self._of_exact(known)
         seen = [
             self._verdict(place, own, visible=visible if is_noisy or agreed is not None else None)
-            for place, (own, agreed) in enumerate(zip(rows if is_noisy else self.long_rows, exact, strict=True))
+            for place, (own, agreed) in enumerate(zip(self.rows if is_noisy else self.long_rows, exact, strict=True))
         ]
         other = {one.after for one in observed if one.signal == OTHER_RESULT}
         seen = [self._undecided(one) if place in other else one for place, one in enumerate(seen)]
@@ -672,12 +686,12 @@ class _Metric:
 
 
 def _rows(trial: Trial, name: str, *, last: float) -> Floats:
-    """Return the numbers that the launch returned up to step `last`. The rows of a command without steps are samples,
-    of which each launch takes another number: of them, return the last number, whenever it came."""
+    """Return the numbers that the launch returned up to step `last`; if that is infinite, the last number, whenever it
+    came, as for a command without steps: its rows are samples, of which each launch takes another number."""
     values = None if trial.trace is None else trial.trace.column(name)
     if trial.trace is None or values is None:
         return np.empty(0)
-    if not _has_steps(trial):
+    if not _has_steps(trial) or math.isinf(last):
         return values[np.isfinite(values)][-1:]
     return values[: int(np.searchsorted(trial.trace.step, last, side="right"))]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.judge.history.returned_values import NOISY_LIMIT, Values, differs_at_its_end, judge_values
 from harness.judge.history.transitions import exact_interval, exact_p
+from harness.judge.trace.samples import prefix
 from harness.model import Limits, MetricLimit, Trial
 from tests.players.trials import STEPS, facts_of, trial_of
 
@@ -162,13 +163,22 @@ def test_a_limit_for_a_metric_that_no_step_returned_is_told() -> None:
     assert (seen.seen, seen.why) == ("blind", "no step gave `loss`")
 
 
-def ending(values: Sequence[float]) -> list[list[Trial]]:
-    """Return two launches of each version: a whole one, which returns a number in its last steps, and a short one."""
-    trials = [[returning(value, number=number) for number in range(2)] for value in values]
-    for version in trials:
-        assert version[0].trace is not None
-        version[0].trace.metrics["loss"][:400] = np.nan
-        version[1] = replace(version[1], trace=trial_of(1, steps=300).trace, last_step=300)
+def ending(
+    values: Sequence[float], *, lasts: Sequence[int] = (), wholes: int = 1, noise: float = 0.0
+) -> list[list[Trial]]:
+    """Return launches of each version that end at its step of `lasts` and return a number that falls in the steps from
+    400 on, and a short one, which does not get there."""
+    trials = [
+        [returning(value, number=number, noise=noise, seed=place if noise else 0) for number in range(wholes + 1)]
+        for place, value in enumerate(values)
+    ]
+    for version, last in zip(trials, lasts or [ROWS] * len(values), strict=True):
+        for number, trial in enumerate(version):
+            end = last if number < wholes else 300
+            assert trial.trace is not None
+            trial.trace.metrics["loss"][:] *= np.linspace(9, 1, ROWS)
+            trial.trace.metrics["loss"][:400] = np.nan
+            version[number] = replace(trial, trace=prefix(trial.trace, end), last_step=end)
     return trials
 
 
@@ -187,6 +197,29 @@ def test_another_whole_launch_is_wanted_where_the_ends_differ(values: list[float
     assert differs_at_its_end(trials, limits=limits, steps=STEPS) is wanted
     steps = [[returning(value, number=number) for number in range(2)] for value in values]
     assert not differs_at_its_end(steps, limits=limits, steps=STEPS), "short launches show it as well"
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_late_number_is_compared_over_the_steps_of_all_launches_that_have_it(noise: float) -> None:
+    """The launches of a leaking version end early, when a healthy loss has hardly begun to fall: it was "3.37×"."""
+    trials = ending([1.0] * 4, lasts=[ROWS, ROWS, 410, 410], wholes=3, noise=noise)
+    assert judged(trials).changes == ()
+    trials = ending([1.0, 1.0, 1.5, 1.5], lasts=[ROWS, ROWS, 410, 410], wholes=3, noise=noise)
+    assert bool(judged(trials, limit("rise", 0.1)).changes)
+
+
+def test_a_number_of_the_last_row_is_compared_wherever_it_comes() -> None:
+    """A version that needs fewer steps prints its final accuracy at another one."""
+    trials = named(ending([0.9, 0.9, 0.8, 0.8], lasts=[ROWS, ROWS, 450, 450], wholes=2), "accuracy")
+    for version in trials:
+        for trial in version:
+            assert trial.trace is not None
+            trial.trace.metrics["accuracy"][:-1] = np.nan
+            trial.trace.metrics["accuracy"][-1] /= np.linspace(9, 1, ROWS)[len(trial.trace.step) - 1]
+    found = judge_values(
+        trials, limits=Limits(metrics=(MetricLimit(metric="accuracy", rule="drop", limit=0.05),)), steps=STEPS
+    )
+    assert kinds(found["metrics.accuracy"]) == [("first_bad", 1, 2)]
 
 
 def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
