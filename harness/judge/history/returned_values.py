@@ -167,9 +167,9 @@ def judge_values(
 
 def differs_at_its_end(launches: Launches, *, limits: Limits, steps: Steps) -> bool:
     """Return whether a number that launches which stop early do not reach, such as the accuracy that a program prints
-    at its end, seems to differ between versions. Only whole launches can settle that."""
+    at its end, seems to differ between versions, and only more whole launches can settle that."""
     metrics = _metrics(launches, [[] for _ in launches], limits=limits, steps=steps)
-    return any(metric.is_late and metric.seems_to_differ for metric in metrics)
+    return any(metric.is_late and metric.needs_launches for metric in metrics)
 
 
 def _metrics(
@@ -279,13 +279,17 @@ class _Metric:
         return any(len(own) >= AGREE and values is None for own, values in zip(self.known, self.exact, strict=True))
 
     @property
-    def seems_to_differ(self) -> bool:
-        """Return whether versions have other numbers, beyond the limit if they vary between launches."""
+    def needs_launches(self) -> bool:
+        """Return whether more launches that have the number may change what is told: its levels differ by more than the
+        limit, or versions have other numbers that may be exact, which AGREE launches of each version show."""
         every = [values for own in self.known for values in own]
-        if not self.is_noisy:
-            return not all(same_values(every[0], other) for other in every[1:])
         levels = [float(np.mean([late_value(values) for values in own])) for own in self.known if own]
-        return self.rule is not None and max(levels) - min(levels) > self.rule.limit * max(map(abs, levels))
+        limit = math.inf if self.rule is None or self.rule.rule == "equal" else self.rule.limit
+        if levels and np.ptp(levels) > limit * max(map(abs, levels)):
+            return True
+        may_be_exact = not self.is_noisy and (self.rule is not None or any(own is not None for own in self.exact))
+        is_shown = len(every) >= AGREE * len(levels)
+        return may_be_exact and not is_shown and not all(same_values(every[0], other) for other in every[1:])
 
     @cached_property
     def largest(self) -> float:

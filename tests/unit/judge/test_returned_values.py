@@ -199,6 +199,34 @@ def test_another_whole_launch_is_wanted_where_the_ends_differ(values: list[float
     assert not differs_at_its_end(steps, limits=limits, steps=STEPS), "short launches show it as well"
 
 
+@pytest.mark.parametrize(
+    ("trials", "wanted"),
+    [
+        (ending([1.0, 1.02], noise=0.01), True),  # one whole launch each: they may be exact
+        (ending([1.0, 1.02], wholes=2, noise=0.01), False),
+        (ending([1.0, 1.5], wholes=2, noise=0.01), True),
+        (ending([1.0, 1.02], wholes=2), False),
+        (ending([1.0] * 3, wholes=3, noise=0.01, lasts=[ROWS, ROWS, 410]), False),
+    ],
+    ids=["one launch each", "varies within the limit", "varies beyond the limit", "exact", "a leak ends launches"],
+)
+def test_further_whole_launches_are_wanted_only_where_they_may_tell_more(
+    trials: list[list[Trial]], wanted: bool
+) -> None:
+    """All launches of all versions of a healthy program without a seed, or beside a leak, were whole."""
+    assert differs_at_its_end(trials, limits=Limits(), steps=STEPS) is wanted
+
+
+def test_a_number_that_is_not_judged_wants_whole_launches_only_while_it_is_exact() -> None:
+    def wanted(trials: list[list[Trial]]) -> bool:
+        return differs_at_its_end(named(trials, "fit_time"), limits=Limits(), steps=STEPS)
+
+    once, twice = ending([1.0, 1.02]), ending([1.0, 1.02], wholes=2)
+    assert not wanted(once)
+    assert wanted([twice[0], once[1]])
+    assert not wanted(twice)
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_a_late_number_is_compared_over_the_steps_of_all_launches_that_have_it(noise: float) -> None:
     """The launches of a leaking version end early, when a healthy loss has hardly begun to fall: it was "3.37×"."""
