@@ -80,7 +80,8 @@ def finding_text(history: IndexedHistory, finding: SeenFinding, end: str = "") -
     size = "" if finding.effect is None else f": {amounts.effect(finding.effect)}"
     cause = f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""
     where = boundary(finding.kind, finding.before, finding.after)
-    return f"{in_words(symptom(finding.signal, finding.verdict), history.per)} {where}{end}{size}{cause}"
+    what = in_words(symptom(finding.signal, finding.verdict), finding.signal, history.per)
+    return f"{what} {where}{end}{size}{cause}"
 
 
 def standing(life: FindingLife, runs: Runs) -> str:

@@ -312,9 +312,9 @@ class Scenario(FromFile):
         """Return the words of the load generator that sends the requests to a server; () without one."""
         return self.client if isinstance(self.client, tuple) else ()
 
-    def in_words(self, text: str) -> str:
-        """Return words about steps for this scenario."""
-        return in_words(text, "request" if self.serve and not self.generator else "step")
+    def in_words(self, text: str, name: str) -> str:
+        """Return the words of a signal for this scenario."""
+        return in_words(text, name, "request" if self.serve and not self.generator else "step")
 
     @property
     def carried(self) -> tuple[Path, ...]:

@@ -356,9 +356,10 @@ def counted(per: Per) -> str:
     return "second" if per == "run" else per
 
 
-def in_words(text: str, per: Per) -> str:
-    """Return words about steps for what the amounts are counted by: each step of a server is a request to it."""
-    return text.replace("step", "request") if per == "request" else text
+def in_words(text: str, name: str, per: Per) -> str:
+    """Return the words of a signal for what the amounts are counted by: each step of a server is a request to it. The
+    words of `metrics.NAME` have a name that the user gave, which stays."""
+    return text.replace("step", "request") if per == "request" and not name.startswith(METRIC_PREFIX) else text
 
 
 _SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}

@@ -84,7 +84,7 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
     finding, bad_version = issue.finding, issue.bad.cell.image.version
     size = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
     good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
-    what = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict))
+    what = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict), finding.metric)
     added = [each.on(issue.number) for each in added_to(issue.added)]
     charts = Charts(drawn=tuple(drawings.values()), files=tuple(f"{name}.png" for name in drawings))
     sides = issue.difference
@@ -365,7 +365,7 @@ def _row(entry: CellResult, issue: Issue, first: Metric) -> list[str]:
     verdict, finding = entry.verdict, issue.finding
     word = signal_words.verdict_word(verdict)
     if verdict.verdict in GOOD and verdict.of(finding.metric).seen == "bad":  # its memory alone is flat
-        word = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict))
+        word = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict), finding.metric)
     failed = f", {verdict.failed} failed" if verdict.failed else ""
     peak_kib, _ = signal_words.figure_of("peak_memory", verdict)
     step_s, around = signal_words.figure_of("step_time", verdict)

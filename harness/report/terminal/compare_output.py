@@ -134,7 +134,7 @@ def since_text(change: MachineChange, pairs: Sequence[Pair]) -> str:
     """
     signal = signal_words.shown_signal(change.metric)
     what = signal_words.verb(signal, fault_sentences.sizes(change.effects, metric=change.metric))
-    what = change.worse[0].variant.scenario.in_words(what)
+    what = change.worse[0].variant.scenario.in_words(what, change.metric)
     versions, good = (list(dict.fromkeys(pair.image for pair in side)) for side in (change.worse, change.alike))
     columns = change.worse[0].one, change.worse[0].other
     asked = sum((pair.one, pair.other) == columns for pair in pairs)

@@ -171,7 +171,7 @@ def predicate(same: Sequence[Finding], size: str, *, gives: str = "returns") -> 
         return f"{said}{f' in {size}' if size else ''}"
     does = finding_words.SYMPTOMS[finding.verdict].does if finding.verdict in finding_words.SYMPTOMS else ""
     if finding.verdict == "slowdown":
-        return scenario.in_words(does)
+        return scenario.in_words(does, finding.metric)
     if finding.metric == "memory" and finding.effect is not None and finding.effect.unit.endswith("/s"):
         return f"grows by {size} while it runs"
     if signal.kind == "value":
@@ -179,7 +179,7 @@ def predicate(same: Sequence[Finding], size: str, *, gives: str = "returns") -> 
         if does or not size:
             return (does or "{gives} another `{name}`").format(gives=gives, name=name)
         return f"`{name}` is {size}{' at the end' if finding.verdict == 'late' else ''}"
-    return scenario.in_words(signal_words.verb(signal, size))
+    return scenario.in_words(signal_words.verb(signal, size), finding.metric)
 
 
 def per_of(attribution: Attribution, result: RunResult) -> Per:

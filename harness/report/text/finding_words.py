@@ -64,7 +64,7 @@ def text(finding: Finding) -> str:
     chance = "" if finding.p is None else f", {amounts.probability(finding.p)}"
     sure = "" if finding.confirmed else f"; not confirmed: {UNCONFIRMED}"
     where = boundary(finding.kind, finding.before, finding.after, finding.untestable)
-    what = finding.variant.scenario.in_words(symptom(finding.metric, finding.verdict))
+    what = finding.variant.scenario.in_words(symptom(finding.metric, finding.verdict), finding.metric)
     return f"{what} {where}{size}{chance}{sure}"
 
 

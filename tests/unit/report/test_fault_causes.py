@@ -276,3 +276,6 @@ def test_a_slower_server_takes_longer_per_request() -> None:
     assert fault_sentences.predicate([found], "50 % longer") == "takes 50 % longer per request"
     assert fault_sentences.predicate([replace(found, verdict="slowdown")], "") == "gets slower request by request"
     assert finding_words.text(found).startswith("slower requests since 6.3.0")
+    rate = replace(found, metric="metrics.steps_per_s", verdict="value")
+    assert finding_words.text(rate).startswith("another steps_per_s since 6.3.0"), "it said requests_per_s"
+    assert "`step_loss`" in fault_sentences.predicate([replace(rate, metric="metrics.step_loss")], "")
