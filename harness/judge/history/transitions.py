@@ -319,13 +319,13 @@ def wants_launches(
     told, kept = without_flakes(cells, trials)
     states = outcome_states(told)
     wanted = dict(wanted_launches(states, outliving(states, told, kept), trials, asked=trials_asked))
-    failing = [at for at, version in enumerate(trials) if any(trial.end in FAILURES for trial in version)]
     fine, counts = _failures_by_name(cells, trials)
     doubt = [DOUBT < seen.alike <= POSSIBLE for own in counts.values() if (seen := _frequency(own, fine)) is not None]
     if told is cells and any(doubt):
         why = "it fails, as other versions do, in too few launches to show whether more often"
         launches = [sum(trial.measured for trial in version) for version in trials]
-        wanted |= {at: why for at in failing if launches[at] < trials_asked.most and at not in wanted}
+        failing = [at for at, cell in enumerate(cells) if 0 < cell.failed < launches[at] < trials_asked.most]
+        wanted |= {at: why for at in failing if at not in wanted}
     return wanted
 
 

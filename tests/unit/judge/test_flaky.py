@@ -266,3 +266,9 @@ def test_the_share_of_failing_launches_is_that_of_all_versions_that_may_fail() -
     (found,) = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
     assert found.effect is not None
     assert found.effect.value == 2 / 40
+
+
+def test_a_version_of_which_every_launch_fails_is_not_launched_again_beside_rare_failures() -> None:
+    """Its rate is known: only the versions that fail now and then tell whether it is higher than theirs."""
+    rare = [*good(4000, 4000), *bad(4000)]
+    assert set(wanted_in(rare, rare, bad(*[4000] * 4))) == {0, 1}
