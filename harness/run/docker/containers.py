@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import docker
+import requests
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, LogConfig, Ulimit
 from docker.types import Mount as Bind
@@ -51,7 +52,7 @@ ABANDONED: set[str] = set()
 """Ids or names of containers, including leases, that this process could not remove because it lost the engine."""
 OWNER_LABEL = "harness.owner"
 NAME_LABEL = "harness.container"
-CONFLICT = 409
+NOT_FOUND, CONFLICT = 404, 409
 RLIMITS = (
     "cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock", "as", "locks", "sigpending",
     "msgqueue", "nice", "rtprio", "rttime",
@@ -347,11 +348,18 @@ def exists(client: docker.DockerClient, image_id: str, path: Path, *, from_root:
     try:
         with created(client, image_id, ["never"], purpose="mounts", host_config=probe) as container_id:
             url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
-            return not from_root or bool(api.head(url, params={"path": f"/data{path}"}, timeout=api.timeout).ok)
+            return not from_root or is_there(api.head(url, params={"path": f"/data{path}"}, timeout=api.timeout))
     except APIError as error:
         if ABSENT_SOURCE.search(explanation(error)):
             return False
         raise
+
+
+def is_there(answer: requests.Response) -> bool:
+    """Return whether the engine found a path. Raises APIError for an answer that does not tell."""
+    if not answer.ok and answer.status_code != NOT_FOUND:
+        raise APIError(answer.reason, response=answer)
+    return answer.ok
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:

@@ -15,13 +15,15 @@ from unittest.mock import MagicMock
 
 import psutil
 import pytest
+import requests
 from docker.errors import APIError
 
+from harness.errors import InfrastructureError
 from harness.model import Host, Scenario, Where
 from harness.run import owners
 from harness.run.docker import containers
 from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, GpuAccess, Ulimits, Ways
-from harness.run.docker.docker_client import ca_bundle, proxies
+from harness.run.docker.docker_client import ca_bundle, engine_errors, proxies
 from harness.run.images import build_errors
 from harness.run.images.build_images import Stages, base_names, content_hash, context_files
 from harness.run.images.find_images import progress
@@ -393,3 +395,16 @@ def test_podmans_builder_has_other_words() -> None:
 
 def test_other_builders_are_not_understood_and_lose_nothing() -> None:
     assert heard("#1 [1/2] FROM base\n#2 [2/2] RUN make\n#2 -> 8e26d1037053\n") == []
+
+
+def test_an_engine_that_cannot_say_whether_data_is_there_is_an_error() -> None:
+    """Podman that refused to look (403), or failed (500), was said to have no such data."""
+    found, absent, refused, failed = (requests.Response() for _ in range(4))
+    found.status_code, absent.status_code, refused.status_code, failed.status_code = 200, 404, 403, 500
+    refused.reason = "Forbidden"
+    assert containers.is_there(found)
+    assert not containers.is_there(absent)
+    with pytest.raises(InfrastructureError, match=r"refused: 403 .*Forbidden"), engine_errors("here"):
+        containers.is_there(refused)
+    with pytest.raises(APIError):
+        containers.is_there(failed)
