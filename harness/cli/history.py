@@ -94,16 +94,17 @@ def history(
     """
     from harness.history import exports
     from harness.history.printing import history_section
-    from harness.history.selection import list_histories
+    from harness.history.selection import check_signals, list_histories
 
     if every and last is not None:
         raise UsageError("--all and --last: give only one")
+    check_signals(signals)
     is_data = as_csv or as_json
     with _one_format(as_csv=as_csv, as_json=as_json):
         views, runs = list_histories(
             source, matrix=matrix, series=series, host=host, only=only, begins=_begins(since), rebuild=rebuild, say=say,
             last=None if every or (is_data and last is None) else last or NEWEST,
-            signals=signals, only_these=is_data,
+            signals=signals if is_data else (),  # verdicts are shown with the figures of others, too
         )  # fmt: skip
         if as_json:
             print_json(exports.histories_json(views, runs))

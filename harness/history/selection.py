@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,20 +35,24 @@ def list_runs(
     return _answer(out, ask, matrix=matrix, rebuild=rebuild, say=say)
 
 
-def list_histories(
-    out: Path, *, matrix: str | None, series: str | None, host: str | None, only: Sequence[str],
-    signals: Sequence[str], only_these: bool, begins: str, last: int | None, rebuild: bool, say: Say,
-) -> tuple[list[HistoryView], dict[str, IndexedRun]]:  # fmt: skip
-    """Return the histories in `out`, and all runs by path: those of one matrix, series and host, unless these are None,
-    and of the variants that match a pattern of `only`, if there is any. A history has the `last` newest versions, as
-    measured in runs that began at `begins` or later, with all figures, or `only_these` of `signals`, if there is any.
-
-    Raises InfrastructureError, and UsageError, which lists the known names, if no history matches.
-    """
-    for name in signals:
+def check_signals(names: Iterable[str]) -> None:
+    """Raise UsageError for a name that no signal has."""
+    for name in names:
         if name not in SIGNALS and not name.startswith(METRIC_PREFIX):
             known = ", ".join(("memory", *LEVELS[:4]))
             raise UsageError(f"--signal: no signal {name!r}; give {known}, … (docs/verdicts.md)")
+
+
+def list_histories(
+    out: Path, *, matrix: str | None, series: str | None, host: str | None, only: Sequence[str],
+    signals: Sequence[str], begins: str, last: int | None, rebuild: bool, say: Say,
+) -> tuple[list[HistoryView], dict[str, IndexedRun]]:  # fmt: skip
+    """Return the histories in `out`, and all runs by path: those of one matrix, series and host, unless these are None,
+    and of the variants that match a pattern of `only`, if there is any. A history has the `last` newest versions, as
+    measured in runs that began at `begins` or later, with the figures of `signals`, or all if there is none.
+
+    Raises InfrastructureError, and UsageError, which lists the known names, if no history matches.
+    """
 
     def ask(index: OpenIndex) -> tuple[list[HistoryView], dict[str, IndexedRun]]:
         every = index.histories(matrix=matrix and [matrix])
@@ -59,7 +63,7 @@ def list_histories(
         ]
         if not chosen:
             raise UsageError(_nothing(every, series))
-        return index.views(chosen, last=last, signals=(only_these and signals) or None, since=begins), index.runs
+        return index.views(chosen, last=last, signals=signals or None, since=begins), index.runs
 
     return _answer(out, ask, matrix=matrix, rebuild=rebuild, say=say)
 
