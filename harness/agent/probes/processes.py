@@ -271,12 +271,11 @@ def written_bytes():
 
 
 MOVED = {"bytes_read": b"rchar", "bytes_written": b"wchar"}  # the fields of a look, and those of the kernel
-NOTHING = {}
 
 
-def moved_since(before, pids, ended=NOTHING):
-    """Return what `_io_sums` of MOVED returns for these processes now, with those of a process that has `ended`, less
-    `before` ({}: nothing), at least 0: a child that is left to the supervisor takes its bytes with it. None if any of
+def moved_since(before, pids, ended):
+    """Return what `_io_sums` of MOVED returns for these processes now, with that of one that has `ended`, less `before`
+    (of each, {}: nothing), at least 0: a child that is left to the supervisor takes its bytes with it. None if any of
     them is unreadable."""
     now = _io_sums(pids, MOVED)
     if now is None or before is None or ended is None:
@@ -409,7 +408,7 @@ class Meter(object):
 
     def resume(self):
         before_s = children_s()
-        self._moved_before = moved_since({}, [os.getpid(), *descendants()])
+        self._moved_before = moved_since({}, [os.getpid(), *descendants()], {})
         self._since_s, self.thread_since_s = time.process_time() + before_s, thread_s()
 
     def pause(self, overhead):
@@ -417,7 +416,7 @@ class Meter(object):
         processor time is subtracted. Time lost to other processes affects both parts in proportion."""
         own_s = overhead * (thread_s() - self.thread_since_s)
         self.spent_s += max(0.0, time.process_time() + children_s() - self._since_s - own_s)
-        moved = moved_since(self._moved_before, [os.getpid(), *descendants()])
+        moved = moved_since(self._moved_before, [os.getpid(), *descendants()], {})
         known = None not in (moved, self.moved)
         self.moved = {name: self.moved.get(name, 0) + moved[name] for name in moved} if known else None
 

@@ -109,7 +109,7 @@ class Child(object):
             if ended is None:
                 return
             if ended.si_pid == self.pid:
-                self.moved = processes.moved_since({}, [self.pid])  # the kernel forgets it with the process
+                self.moved = processes.moved_since({}, [self.pid], {})  # the kernel forgets it with the process
             pid, status, usage = os.wait4(ended.si_pid, os.WNOHANG)
             if pid != self.pid and os.WIFSIGNALED(status):
                 self.orphans_killed.append(os.WTERMSIG(status))

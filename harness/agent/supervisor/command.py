@@ -213,7 +213,7 @@ class Command(Outside):
         if number == 1:
             if not together:
                 self._cpu_before_s = processes.children_s()
-                self._moved_before = processes.moved_since({}, processes.descendants())
+                self._moved_before = processes.moved_since({}, processes.descendants(), {})
             self._job.ready(None, now - self._opened_at, ["rss"])
             if self._pattern is not None and self._reader is not None:
                 self._reader.begin()

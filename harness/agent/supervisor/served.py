@@ -143,7 +143,7 @@ class Served(Outside):
     def _on_ready(self, setup_s, first_step_s, address):
         self._job.drain_output()
         self._cpu_before_s = processes.children_s()
-        self._moved_before = processes.moved_since({}, processes.descendants())
+        self._moved_before = processes.moved_since({}, processes.descendants(), {})
         self._job.ready(setup_s, first_step_s, ["rss"], step_kind="request")
         if self._job.order.get("slices"):
             self._job.park()
