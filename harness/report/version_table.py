@@ -26,7 +26,7 @@ from harness.model import (
 from harness.report import blocks
 from harness.report.blocks import Box, TextTable
 from harness.report.text import harmless_text, signal_words
-from harness.report.text.finding_words import plainness
+from harness.report.text.finding_words import magnitude
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import (
     RowKey,
@@ -225,9 +225,9 @@ def row_of(
     place = place_of_cell(cell)[:3]
     here = [finding for finding in findings if place_of(finding)[:3] == place]
     label = params_text(cell.variant) if is_short else variant_text(cell.variant)
-    plainest = [finding.metric for finding in sorted(here, key=plainness, reverse=True) if _is_level(finding)]
-    verdicts = [_verdict_cell(results.get(version), least=least, plainest=plainest) for version in versions]
-    told = (_noticed(_marked(shown, here, plainest), notable) for shown in verdicts)
+    by_size = [finding.metric for finding in sorted(here, key=magnitude, reverse=True) if _is_level(finding)]
+    verdicts = [_verdict_cell(results.get(version), least=least, by_size=by_size) for version in versions]
+    told = (_noticed(_marked(shown, here, by_size), notable) for shown in verdicts)
     figures = []
     for metric in dict.fromkeys(finding.metric for finding in here if _is_level(finding)):
         changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
@@ -243,7 +243,7 @@ def _is_level(finding: Finding) -> bool:
     return signal_words.shown_signal(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
 
 
-def _marked(cell: Shown | None, findings: Iterable[Finding], plainest: Sequence[Metric]) -> Shown | None:
+def _marked(cell: Shown | None, findings: Iterable[Finding], by_size: Sequence[Metric]) -> Shown | None:
     """Return the cell, marked if a change begins at its version and the cell shows that change."""
     if cell is None:
         return None
@@ -251,7 +251,7 @@ def _marked(cell: Shown | None, findings: Iterable[Finding], plainest: Sequence[
     own = signal_words.tone(verdict.verdict)
 
     def is_shown(finding: Finding) -> bool:  # a level shows only if it is the worst signal
-        return not _is_level(finding) or (own != "bad" and signal_words.matter(verdict, plainest) == finding.metric)
+        return not _is_level(finding) or (own != "bad" and signal_words.matter(verdict, by_size) == finding.metric)
 
     begins = [finding for finding in findings if finding.after == version and finding.kind != "drift"]
     if any(finding.kind != "first_fixed" and is_shown(finding) for finding in begins):
@@ -278,10 +278,10 @@ def _noticed(cell: Shown | None, notable: Mapping[RowKey, Sequence[Observation]]
     return replace(cell, mark=cell.mark or "look", tone="unsure", word=title, figure="", shows="signal")
 
 
-def _verdict_cell(entry: CellResult | None, *, least: int, plainest: Sequence[Metric]) -> Shown | None:
+def _verdict_cell(entry: CellResult | None, *, least: int, by_size: Sequence[Metric]) -> Shown | None:
     if entry is None:
         return None
-    word, figure, shows = signal_words.cell_words(entry.verdict, least=least, plainest=plainest)
+    word, figure, shows = signal_words.cell_words(entry.verdict, least=least, by_size=by_size)
     if entry.cell.excluded is not None:
         word = "excluded"
     elif signal_words.is_needless(entry):

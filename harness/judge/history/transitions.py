@@ -157,12 +157,12 @@ def without_flakes(
     """
     fine, counts = _failures_by_name(cells, trials)
     together = _frequency([sum(own) for own in zip(*counts.values(), strict=True)], fine)
-    every = 1.0 if together is None else together.alike
+    every = 1.0 if together is None else together.p_same
     found: dict[FailureName, Frequency] = {}
     for name, own in counts.items():
         seen = _frequency(own, fine)
         if seen is not None and (
-            seen.alike <= DOUBT or (seen.alike <= POSSIBLE and max(own) >= AGREE and CLEARER * seen.alike < every)
+            seen.p_same <= DOUBT or (seen.p_same <= POSSIBLE and max(own) >= AGREE and CLEARER * seen.p_same < every)
         ):
             found[name] = seen
     if not found:
@@ -195,12 +195,12 @@ def _failures_by_name(
 @dataclass(frozen=True, kw_only=True)
 class Frequency:
     """Where a failure is more frequent than elsewhere: the positions that are `certain`, the `likeliest` ones, and
-    those that are `possible`, all without a gap. `alike` is the probability that it comes as often in all versions."""
+    those that are `possible`, all without a gap. `p_same` is the probability that it comes as often in all versions."""
 
     certain: range
     likeliest: range
     possible: range
-    alike: float
+    p_same: float
 
 
 OFTEN: Floats = np.array([0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, *np.arange(0.1, 0.96, 0.05), 0.999])
@@ -250,7 +250,7 @@ def _frequency(failed: Sequence[int], fine: Sequence[int]) -> Frequency | None:
         certain=range(late, early),
         likeliest=range(*divmod(int(np.argmax(odds)), versions + 1)),
         possible=range(first, end),
-        alike=same / (same + total),
+        p_same=same / (same + total),
     )
 
 
@@ -271,9 +271,9 @@ def perhaps_frequent(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Tri
     too; None if there are none, or if it is certain somewhere."""
     fine, counts = _failures_by_name(cells, trials)
     found = [(own, seen) for own in counts.values() if (seen := _frequency(own, fine)) is not None]
-    if any(seen.alike <= DOUBT for _, seen in found):
+    if any(seen.p_same <= DOUBT for _, seen in found):
         return None
-    likely = ((own, seen.likeliest) for own, seen in found if seen.alike <= POSSIBLE)
+    likely = ((own, seen.likeliest) for own, seen in found if seen.p_same <= POSSIBLE)
     return next((places for own, places in likely if sum(own) > sum(own[at] for at in places)), None)
 
 
@@ -320,7 +320,7 @@ def wants_launches(
     states = outcome_states(told)
     wanted = dict(wanted_launches(states, outliving(states, told, kept), trials, asked=trials_asked))
     fine, counts = _failures_by_name(cells, trials)
-    doubt = [DOUBT < seen.alike <= POSSIBLE for own in counts.values() if (seen := _frequency(own, fine)) is not None]
+    doubt = [DOUBT < seen.p_same <= POSSIBLE for own in counts.values() if (seen := _frequency(own, fine)) is not None]
     if told is cells and any(doubt):
         why = "it fails, as other versions do, in too few launches to show whether more often"
         launches = [sum(trial.measured for trial in version) for version in trials]

@@ -35,7 +35,7 @@ from harness.model import (
 from harness.model.attributed import Order, met, mostly_fixed, on_lanes
 from harness.report.text import finding_words, signal_words
 from harness.report.text.fault_causes import LaneNames, cause_text
-from harness.report.text.finding_words import plainness
+from harness.report.text.finding_words import magnitude
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import RowKey, at_most, ordered, params_text, place_of, place_of_cell, side_of, together
 
@@ -99,7 +99,7 @@ def run_clause(attribution: Attribution, result: RunResult) -> str:
 
 def worst_first(result: RunResult) -> list[Attribution]:
     """Return the attributions in order of severity: confirmed faults first, lasting ones before fixed ones, then in the
-    order of the signals (failures, growth, all levels, values), then the plainest.
+    order of the signals (failures, growth, all levels, values), then the largest change first.
     """
     return sorted(result.attribution, key=_severity)
 
@@ -109,7 +109,7 @@ def _severity(attribution: Attribution) -> tuple[bool, bool, int, float]:
     metric = LEVELS[0] if found[0].metric in LEVELS else found[0].metric
     rank = 1 if found[0].verdict == "nan" else 2 * [*SIGNALS, metric].index(metric)
     is_fixed = all(episode.ends is not None for episode in attribution.episodes)
-    return not any(finding.confirmed for finding in found), is_fixed, rank, -max(map(plainness, found))
+    return not any(finding.confirmed for finding in found), is_fixed, rank, -max(map(magnitude, found))
 
 
 def numbered(result: RunResult) -> list[Finding]:

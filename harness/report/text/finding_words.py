@@ -42,7 +42,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
 """The verdicts whose words are not those of their signal; `gives` is what the scenario does with its numbers."""
 
 
-def plainness(finding: Finding) -> float:
+def magnitude(finding: Finding) -> float:
     """Return how large a change is: a ratio as a log, and that of a level in terms of its limit."""
     effect, name, limits = finding.effect, finding.metric, finding.variant.scenario.limits
     if effect is None:

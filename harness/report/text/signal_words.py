@@ -73,15 +73,15 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(set(names), key=lambda name: (order.index(name) if name in SIGNALS else len(order), name))
 
 
-def matter(verdict: CellVerdict, plainest: Sequence[str] = ()) -> str | None:
+def matter(verdict: CellVerdict, by_size: Sequence[str] = ()) -> str | None:
     """Return the most important signal of a cell: bad before suspect before blind; None if it has none of these.
 
-    Among signals of one state, choose the first of the `plainest`, or in the order of the table, that none of the
+    Among signals of one state, choose the first one, in the order of `by_size` and then of the table, that none of the
     others explains.
     """
     for wanted in ("bad", "suspect", "blind"):
         names = in_order(name for name, signal in verdict.signals.items() if signal.seen == wanted)
-        names.sort(key=lambda name: plainest.index(name) if name in plainest else len(plainest))
+        names.sort(key=lambda name: by_size.index(name) if name in by_size else len(by_size))
         if names:
             explained = {other for name in names for other in shown_signal(name).explains}
             return next((name for name in names if name not in explained), names[0])
@@ -365,14 +365,14 @@ Showing = Literal["verdict", "signal", "coarse", "so far"]
 exceeds the limit, or how many launches it has so far."""
 
 
-def cell_words(verdict: CellVerdict, *, least: int, plainest: Sequence[str] = ()) -> tuple[str, str, Showing]:
+def cell_words(verdict: CellVerdict, *, least: int, by_size: Sequence[str] = ()) -> tuple[str, str, Showing]:
     """Return the word and the figure for a cell in a table, for its worst signal, and what they show.
 
     (`leak`, `7.84`), (`step time`, `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`).
-    `least` is the number of launches that the cell needs; `plainest`: the signals that changed, the largest change
+    `least` is the number of launches that the cell needs; `by_size`: the signals that changed, the largest change
     first.
     """
-    own, name = tone(verdict.verdict), matter(verdict, plainest)
+    own, name = tone(verdict.verdict), matter(verdict, by_size)
     is_bad = name is not None and verdict.signals[name].seen == "bad"
     if own == "good" and verdict.provisional and not is_bad:
         launches = f"{verdict.trials} of {least}" if verdict.trials < least else f"{verdict.trials}"

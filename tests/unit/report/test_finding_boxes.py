@@ -125,7 +125,7 @@ def test_a_variable_that_cures_a_version_is_told_with_its_price() -> None:
     assert cure in " ".join(run_report.text(box.result, width=80).split())
 
 
-def test_the_plainest_change_leads_in_the_headline_and_in_the_table() -> None:
+def test_the_largest_change_leads_in_the_headline_and_in_the_table() -> None:
     """Of a leak that held 8.6 times as much memory, the headline and the table named 67 % more CPU time first."""
     of, effects = build.series("app", ["1", "2"]), {"cpu_time": 1.67, "peak_memory": 8.58}
     found = [
