@@ -18,7 +18,7 @@ from harness.judge.attribution.cause import deciding_cells
 from harness.judge.beside import known_beside
 from harness.judge.comparable import changed_software, software, software_of
 from harness.judge.run import judge_run
-from harness.model import CellRun, JudgedRow, Lane, Plan, RunResult
+from harness.model import CellRun, JudgedRow, Lane, Plan, RunResult, Trials
 from harness.model.watching import unheard
 from harness.plan.cells import Selection, including, make_plan, only_versions
 from harness.run.hosts.cell_launcher import cannot_run
@@ -164,7 +164,7 @@ def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, contex
                 for row in rows.on(each.part_of):
                     if homes.get(row.place, here) == here:
                         for run in row.cells:
-                            _take_over(run, each, data, journal, context, most=plan.trials.most)
+                            _take_over(run, each, data, journal, context, asked=plan.trials)
                         rows.finish(row)
         except Interrupted:
             return ()
@@ -174,7 +174,7 @@ def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, contex
 
 
 def _take_over(
-    run: CellRun, each: OpenHost, data: HostData, journal: RunDirectory, context: RunContext, *, most: int
+    run: CellRun, each: OpenHost, data: HostData, journal: RunDirectory, context: RunContext, *, asked: Trials
 ) -> None:
     """Read the newest trials of a cell that fit its image, if the machine has the image."""
     assert each.engine is not None
@@ -189,4 +189,4 @@ def _take_over(
             found = data.of(cell, prepared, each.engine, say) if cell.variant.scenario.data else {}
             inputs = key_of_inputs(cell.variant.scenario, found, context.environ)
             key = trial_key(cell, prepared=prepared, facts=each.engine.facts, inputs=inputs)
-            run.trials[:] = journal.known_trials(cell, key, most=most)
+            run.trials[:] = journal.known_trials(cell, key, asked=asked)

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -25,7 +25,7 @@ from harness import file_locks
 from harness.atomic_files import LACKS, write_below
 from harness.errors import InfrastructureError, UsageError
 from harness.masking import without_known
-from harness.model import Cell, Trial, grouped
+from harness.model import Cell, Trial, Trials
 from harness.safe_files import folder_in, read_regular
 from harness.store import trial_json
 from harness.store.trial_json import FOLDER, read_trial, trial_file, trial_files
@@ -174,9 +174,9 @@ class RunDirectory:
                     return mounts if isinstance(mounts, dict) else {}
         return {}
 
-    def known_trials(self, cell: Cell, key: str, *, most: int) -> tuple[Trial, ...]:
-        """Return the measured trials of this cell with this key from all runs of this matrix, oldest first: the newest
-        `most` that each run launched, because other versions may have been measured beside them in that run alone.
+    def known_trials(self, cell: Cell, key: str, *, asked: Trials) -> tuple[Trial, ...]:
+        """Return the measured trials of this cell with this key from all runs of this matrix, oldest first, if there
+        are many only some (`some_trials`).
 
         Failures of setup are left out: what was missing then (a data server, a file) may exist now.
         """
@@ -191,9 +191,7 @@ class RunDirectory:
                 if (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
                     trials.setdefault(trial.started, trial)
                     self._paths[trial.cell_id, trial.started] = path
-        by_run = grouped((trial.run, trial) for _, trial in sorted(trials.items()))
-        kept = (trial for own in by_run.values() for trial in own[-most:])
-        return tuple(sorted(kept, key=lambda trial: trial.started))
+        return some_trials([trial for _, trial in sorted(trials.items())], asked)
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
         """Take a trial of an earlier run over into this run, under this `number`, with a hard link to its file where
@@ -207,6 +205,16 @@ class RunDirectory:
         except OSError:
             self.write_trial(adopted, cell)
         return adopted
+
+
+def some_trials(trials: Sequence[Trial], asked: Trials) -> tuple[Trial, ...]:
+    """Return at most 2 × `most` of a cell's trials, oldest first, so that a version beside which others are launched
+    every day keeps few: those of the oldest runs with 2 × `least` trials, in which it was compared with the versions
+    before and after it, and the newest ones, at least `least`."""
+    oldest = {trial.run for trial in trials[: 2 * asked.least]}
+    kept = [trial for trial in trials if trial.run in oldest][: 2 * asked.most - asked.least]
+    rest = [trial for trial in trials if trial.run not in oldest]
+    return (*kept, *rest[-max(asked.most - len(kept), asked.least) :])
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -12,9 +12,10 @@ import pytest
 from harness.judge.beside import propose_beside
 from harness.judge.row import judge_row
 from harness.model import CellRun, Limits, MetricLimit, RowRun, Trial, Trials
+from harness.store.journal import some_trials
 from tests.players.searching import row
 from tests.players.trials import row_run
-from tests.unit.test_full_scheduler import launched, names, play
+from tests.unit.test_full_scheduler import Measure, launched, names, play
 
 ASKED = Trials(least=3, most=6)
 
@@ -31,10 +32,10 @@ def measure(ms: Mapping[str, float], *, run: int, day: float = 1.0) -> Callable[
 
 
 def on_the_next_day(played: RowRun, *, versions: int, limits: Limits | None = None) -> RowRun:
-    """Return the row of the next sweep, which takes over all launches and has more versions."""
+    """Return the row of the next sweep, which takes over launches and has more versions."""
     runs, known = row(versions, limits=limits), {run.cell.id: run.trials for run in played.cells}
     for run in runs:
-        run.trials += known.get(run.cell.id, ())
+        run.trials += some_trials(known.get(run.cell.id, ()), ASKED)
         run.adopted = len(run.trials)
     return row_run(runs, propose_beside, asked=ASKED)
 
@@ -103,6 +104,28 @@ def test_versions_of_several_days_keep_their_verdicts() -> None:
     assert [(one.kind, one.before, one.after) for one in judged.findings] == [("first_bad", "4", "5")]
     assert all(each.verdict.of("step_time").is_compared for each in judged.cells)
     assert [len(run.own) for run in played.cells] == [3, 0, 0, 0, 3, 3, 3]
+
+
+@pytest.mark.parametrize("ms", [{}, {"9": 1.5}, {str(place): 1.5 for place in range(9, 20)}])
+def test_many_days_that_added_versions_leave_few_launches_and_the_verdicts(ms: Mapping[str, float]) -> None:
+    """Each day launched the baseline three times, all were taken over for ever, and two rare crashes made it bad."""
+    played = swept(3, ms)
+    for day in range(14, 28):
+        played = on_the_next_day(played, versions=day - 10)
+        measured = measure(ms, run=day, day=1 + day % 7 / 20)
+
+        def launch(run: CellRun, number: int, *, day: int = day, measured: Measure = measured) -> Trial:
+            crashes = run.cell.image.version == "0" and day in (18, 24) and not run.own
+            return replace(measured(run, number), end="crash") if crashes else measured(run, number)
+
+        play(played, launch)
+        assert all(len(run.trials) <= 2 * ASKED.most + ASKED.least for run in played.cells)
+    judged = judge_row(played)
+    assert judged.cells[0].verdict.verdicts == ("flat",)
+    assert all(each.verdict.of("step_time").is_compared for each in judged.cells)
+    ends = {0: [], 1: [("first_bad", "8", "9"), ("first_fixed", "9", "10")]}.get(len(ms), [("first_bad", "8", "9")])
+    assert [(one.kind, one.before, one.after) for one in judged.findings] == ends
+    assert not play(on_the_next_day(played, versions=17), measure(ms, run=31)), "nothing is launched twice"
 
 
 def test_versions_that_an_earlier_sweep_measured_alone_are_compared_now() -> None:

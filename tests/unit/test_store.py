@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InfrastructureError, UsageError
-from harness.model import Cell, Conditions, Failure, LaunchedImage, Look, Printed, Steps, Trace, Trial, measured
+from harness.model import Cell, Conditions, Failure, LaunchedImage, Look, Printed, Steps, Trace, Trial, Trials, measured
 from harness.store import RunDirectory, json_files, read_trial, trial_to_json, write_atomically
 from tests.players.plans import a_cell
 
@@ -45,7 +45,7 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
     """Verdicts are computed again from the directory alone: what is read must equal what was measured."""
     run, cell = a_run(tmp_path), a_cell()
     run.write_trial(a_trial(cell), cell)
-    (back,) = run.known_trials(cell, "k", most=8)
+    (back,) = run.known_trials(cell, "k", asked=Trials())
     assert back.trace is not None
     np.testing.assert_array_equal(back.trace.columns["rss_kib"], [1.0, np.nan, 3.0, 4.0])
     np.testing.assert_array_equal(back.trace.columns["step_s"], [1e-7, 0.123456789, 3.0, 4.0])
@@ -72,7 +72,7 @@ def test_what_is_seen_beside_memory_comes_back_as_it_was(tmp_path: Path) -> None
     trace = replace(plain.trace, counts=counts, looks=looks, over_time=over_time)
     trial = replace(plain, trace=trace, **FULL)  # type: ignore[arg-type]
     run.write_trial(trial, cell)
-    (back,) = run.known_trials(cell, "k", most=8)
+    (back,) = run.known_trials(cell, "k", asked=Trials())
 
     assert {name: getattr(back, name) for name in FULL} == FULL
     assert back.trace is not None
@@ -157,7 +157,7 @@ def test_what_says_nothing_of_this_image_is_not_reused(tmp_path: Path, other: di
     """
     run, cell = a_run(tmp_path), a_cell()
     run.write_trial(a_trial(cell, **other), cell)
-    assert run.known_trials(cell, "k", most=8) == ()
+    assert run.known_trials(cell, "k", asked=Trials()) == ()
 
 
 def test_trials_of_earlier_runs_are_found_once(tmp_path: Path) -> None:
@@ -166,7 +166,30 @@ def test_trials_of_earlier_runs_are_found_once(tmp_path: Path) -> None:
     for run in (first, second):
         run.write_trial(a_trial(cell), cell)
     first.write_trial(a_trial(cell, number=2, started="t2"), cell)
-    assert [trial.started for trial in second.known_trials(cell, "k", most=8)] == ["t1", "t2"]
+    assert [trial.started for trial in second.known_trials(cell, "k", asked=Trials())] == ["t1", "t2"]
+
+
+def test_a_version_of_many_days_keeps_its_first_and_its_newest_launches(tmp_path: Path) -> None:
+    """The baseline of a daily sweep kept all launches for ever, so that two rare crashes in a month made it bad; its
+    oldest ones are compared with the versions of those days."""
+    run, cell = a_run(tmp_path), a_cell()
+    for number in range(90):
+        trial = a_trial(cell, number=number + 1, started=f"t{number:02}")
+        run.write_trial(replace(trial, run=f"day {number // 3:02}"), cell)
+    for most, newest in ((12, 6), (8, 3), (6, 3)):
+        known = run.known_trials(cell, "k", asked=Trials(least=3, most=most))
+        assert [int(trial.started[1:]) for trial in known] == [*range(6), *range(90 - newest, 90)]
+
+
+def test_launches_of_interrupted_sweeps_stay_together_and_are_not_made_again(tmp_path: Path) -> None:
+    """With those of the oldest run alone, the versions of that day would have one launch to be compared by."""
+    run, cell = a_run(tmp_path), a_cell()
+    for number, day in enumerate(["a", *"bbb", *"ccc", *"ddd"], start=1):
+        run.write_trial(replace(a_trial(cell, number=number, started=f"t{number:02}"), run=day), cell)
+    known = run.known_trials(cell, "k", asked=Trials(least=2, most=5))
+    assert [trial.run for trial in known] == ["a", *"bbb", *"dd"]
+    for asked in (Trials(least=3, most=10), Trials(least=10, most=20)):
+        assert len(run.known_trials(cell, "k", asked=asked)) == 10
 
 
 def test_two_trials_with_the_same_inode_are_both_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +205,7 @@ def test_two_trials_with_the_same_inode_are_both_known(tmp_path: Path, monkeypat
         return SimpleNamespace(**kept, st_ino=7)
 
     monkeypatch.setattr(Path, "lstat", lstat)
-    assert len(run.known_trials(cell, "k", most=8)) == 2
+    assert len(run.known_trials(cell, "k", asked=Trials())) == 2
 
 
 def test_a_file_system_that_cannot_sync_folders_or_make_links_holds_a_run(
@@ -214,7 +237,7 @@ def test_trials_that_began_at_the_same_moment_are_not_mistaken(tmp_path: Path) -
     first, second, cells = a_run(tmp_path), a_run(tmp_path), (a_cell(), a_cell("2.0"))
     for cell in cells:
         first.write_trial(a_trial(cell), cell)
-    known = [second.known_trials(cell, "k", most=8) for cell in cells]
+    known = [second.known_trials(cell, "k", asked=Trials()) for cell in cells]
     for cell, (trial,) in zip(cells, known, strict=True):
         second.adopt(trial, cell, number=1)
         assert read_trial(second.path / "trials" / f"{cell.id}-1.json").cell_id == cell.id
@@ -283,7 +306,7 @@ def test_a_run_that_is_removed_meanwhile_is_not_known(tmp_path: Path) -> None:
     run.write_trial(a_trial(cell), cell)
     gone = a_run(tmp_path)
     (gone.path / "trials" / f"{cell.id}-1.json").symlink_to("removed")
-    assert len(run.known_trials(cell, "k", most=8)) == 1
+    assert len(run.known_trials(cell, "k", asked=Trials())) == 1
 
 
 def test_a_decision_for_which_there_is_half_the_room_leaves_whole_lines(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ INFRASTRUCTURE_TRIES = 3
 class Journal(Protocol):
     """The run's directory, where trials are kept."""
 
-    def known_trials(self, cell: Cell, key: str, *, most: int) -> tuple[Trial, ...]:
+    def known_trials(self, cell: Cell, key: str, *, asked: Trials) -> tuple[Trial, ...]:
         """Return the newest `most` trials of a cell with this key from each run of the matrix, oldest first."""
 
     def earlier_data(self, cell: Cell) -> Mapping[str, str]:
@@ -114,7 +114,7 @@ class CellLauncher:
             return
         run.key = trial_key(cell, prepared=image, facts=self.engine.facts, inputs=inputs)
         if self.reuse:
-            known = self.journal.known_trials(run.cell, run.key, most=self.trials.most)
+            known = self.journal.known_trials(run.cell, run.key, asked=self.trials)
             for number, trial in enumerate(known, start=1):
                 adopted = self.journal.adopt(trial, run.cell, number=number)
                 run.trials.append(adopted)
