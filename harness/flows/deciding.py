@@ -107,7 +107,7 @@ def _on_changed_hosts(plan: Plan, journal: RunDirectory) -> Plan:
     never measured, and the known ones that run beside them. The earlier run has the known ones before the change."""
     wanted: dict[str, set[str]] = {}
     for row in plan.rows:
-        known = row_of_earlier_runs(row, _earlier_runs(journal), plan)
+        known = row_of_earlier_runs(row, journal.path.parent, plan)
         beside = known_beside(known)
         kept = {run.cell.image.version for run in known.cells if not run.trials or run.cell.id in beside}
         wanted.setdefault(row.series.name, set()).update(kept)

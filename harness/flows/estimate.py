@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
 from itertools import islice
+from operator import or_
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +32,7 @@ from harness.model import (
 )
 from harness.run.trial.payload import payload_hash
 from harness.store import read_trial
+from harness.store.journal import files_of, some_trials
 from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.trial_json import trial_files
 
@@ -44,9 +48,13 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     row or version, as many for each cell as the others of its scenario, and so do the known versions that run beside a
     new one. Durations are those of a sample of trials.
     """
-    runs, measured = newest_runs(folder), []
+    counts, measured = _counts(folder), []
+    runs = list(counts)[:NEWEST_RUNS]
     for row in plan.rows:
-        by_run = ([path for cell in row.cells for path in trial_files(run, of=cell.id)] for run in runs)
+        of_row = (run for run, count in counts.items() if any(count[cell.id] for cell in row.cells))
+        by_run = (
+            [path for cell in row.cells for path in trial_files(run, of=cell.id)] for run in islice(of_row, NEWEST_RUNS)
+        )
         measured.append((row, max(by_run, key=len, default=[])))  # other runs may have been interrupted
     known = [(row.variant.scenario.name, files) for row, files in measured if files]
     if not known:
@@ -61,7 +69,7 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
         usual = median(a_cell.get(scenario, [float(plan.trials.least)]))
         launches = len(files) or round(usual * _launched(row))
         is_same = bool(files) and reuse and payloads.get(_place(row)) == payload_hash(row.variant)
-        new, again, whole = _of_earlier_runs(row, runs, plan) if is_same else ((), (), False)
+        new, again, whole = _of_earlier_runs(row, folder, counts, plan) if is_same else ((), (), False)
         if new:
             launches += round(min(max(usual, plan.trials.least), plan.trials.most) * len([*new, *again]))
             beside.append(f"{row.series.name} {', '.join(new)} beside {', '.join(again)} ({row.lane}, {row.variant})")
@@ -76,9 +84,10 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     )
 
 
-def row_of_earlier_runs(row: VersionRow, runs: Sequence[Path], plan: Plan) -> RowRun:
-    """Return a row with its trials in these runs, whatever they were measured with."""
-    trials = [tuple(_trials(runs, cell.id).values()) for cell in row.cells]
+def row_of_earlier_runs(row: VersionRow, folder: Path, plan: Plan) -> RowRun:
+    """Return a row with its trials in all runs in `folder`, whatever they were measured with."""
+    known = [sorted(_trials(files_of(folder, cell)).values(), key=lambda trial: trial.started) for cell in row.cells]
+    trials = [some_trials(own, plan.trials) for own in known]
     cells = tuple(
         CellRun(cell=cell, trials=list(own), adopted=len(own), problem=cell.excluded or "")
         for cell, own in zip(row.cells, trials, strict=True)
@@ -102,14 +111,16 @@ def _payloads(runs: Sequence[Path]) -> dict[tuple[str, str, str], str | None]:
     return found
 
 
-def _of_earlier_runs(row: VersionRow, runs: Sequence[Path], plan: Plan) -> tuple[Sequence[str], Sequence[str], bool]:
+def _of_earlier_runs(
+    row: VersionRow, folder: Path, counts: Mapping[Path, Counter[str]], plan: Plan
+) -> tuple[Sequence[str], Sequence[str], bool]:
     """Return the versions of a row that are new, those that are launched beside them, and whether no version lacks
-    launches. Trials are only read if a version lacks some."""
-    counts = [max((len(trial_files(run, of=cell.id)) for run in runs), default=0) for cell in row.cells]
-    lacks = [count < plan.trials.least and not cell.excluded for cell, count in zip(row.cells, counts, strict=True)]
+    launches. Trials are only read if a version lacks some. `counts`: how many each run has of each cell."""
+    most = reduce(or_, counts.values())
+    lacks = [most[cell.id] < plan.trials.least and not cell.excluded for cell in row.cells]
     if not any(lacks) or all(lacks):
         return (), (), not any(lacks)
-    both = new_and_known(row_of_earlier_runs(row, runs, plan))
+    both = new_and_known(row_of_earlier_runs(row, folder, plan))
     new, known = ([cell.image.version for cell in row.cells if cell.id in some] for some in both)
     return new, known, False
 
@@ -172,15 +183,14 @@ def _pairs(runs: Sequence[Path], row: VersionRow) -> list[Replicates]:
     """Return the pairs of a launch of an image and its A/A replicate in the same round."""
     pairs: list[Replicates] = []
     for cell in row.cells:
-        replicates = _trials(runs, replace(cell, replicate=True).id)
-        ours = _trials(runs, cell.id) if replicates else {}
+        ids = replace(cell, replicate=True).id, cell.id
+        replicates, ours = (_trials([file for run in runs for file in trial_files(run, of=each)]) for each in ids)
         pairs += ((ours[place], trial) for place, trial in replicates.items() if place in ours)
     return pairs
 
 
-def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Trial]:
-    """Return the measured trials of a cell by run and round. A trial that several runs contain counts once."""
-    paths = [path for run in runs for path in trial_files(run, of=cell_id)]
+def _trials(paths: Sequence[Path]) -> Mapping[tuple[str, int], Trial]:
+    """Return the measured trials in these files by run and round. A trial that several runs contain counts once."""
     trials = [trial for path in paths if (trial := known_trial(path)) is not None and trial.measured]
     return {(trial.run, trial.round): trial for trial in trials}
 
@@ -224,8 +234,17 @@ NEWEST_RUNS = 5
 
 def newest_runs(folder: Path) -> list[Path]:
     """Return the directories of the newest runs in `folder` that have trials, newest first."""
+    return list(islice(_runs(folder), NEWEST_RUNS))
+
+
+def _runs(folder: Path) -> Iterator[Path]:
     trials = (run / "trials" for run in sorted(folder.glob("[0-9]*"), reverse=True))
-    return list(islice((kept.parent for kept in trials if kept.is_dir() and not kept.is_symlink()), NEWEST_RUNS))
+    return (kept.parent for kept in trials if kept.is_dir() and not kept.is_symlink())
+
+
+def _counts(folder: Path) -> dict[Path, Counter[str]]:
+    """Return how many trials each run has of each cell, newest run first, by the names of files alone."""
+    return {run: Counter(file.name.rpartition("-")[0] for file in trial_files(run)) for run in _runs(folder)}
 
 
 def known_trial(path: Path) -> Trial | None:

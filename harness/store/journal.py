@@ -181,11 +181,7 @@ class RunDirectory:
         Failures of setup are left out: what was missing then (a data server, a file) may exist now.
         """
         trials: dict[str, Trial] = {}
-        by_file: dict[tuple[int, ...], Path] = {}  # a file with several hard links is read once
-        for run in sorted(self.path.parent.glob("[0-9]*")):
-            with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
-                by_file |= {_identity(path): path for path in trial_files(run, of=cell.id)}
-        for path in by_file.values():
+        for path in files_of(self.path.parent, cell):
             with suppress(UsageError):  # an edited file, or one of a later format: the cell runs again
                 trial = read_trial(path)
                 if (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
@@ -205,6 +201,15 @@ class RunDirectory:
         except OSError:
             self.write_trial(adopted, cell)
         return adopted
+
+
+def files_of(folder: Path, cell: Cell) -> list[Path]:
+    """Return the files of a cell's trials in all runs in `folder`; of a file with several hard links, one."""
+    by_file: dict[tuple[int, ...], Path] = {}
+    for run in sorted(folder.glob("[0-9]*")):
+        with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
+            by_file |= {_identity(path): path for path in trial_files(run, of=cell.id)}
+    return list(by_file.values())
 
 
 def some_trials(trials: Sequence[Trial], asked: Trials) -> tuple[Trial, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
+from harness.flows import deciding
 from harness.flows.context import RunContext
-from harness.flows.estimate import estimate
+from harness.flows.estimate import NEWEST_RUNS, estimate
 from harness.flows.sweep import SweepOptions, checked_data, explained, selected
 from harness.model import (
     Build,
@@ -35,6 +37,7 @@ from harness.model.mounts import Cache
 from harness.plan.cells import choose_lanes, make_plan, matches, select, variants
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
+from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json
 from tests.players.engines import Silent, swept
 from tests.players.plans import MATRIX, WHERE, host, scenario, series
@@ -285,6 +288,38 @@ def test_a_dry_run_counts_what_is_missing_and_the_known_versions_beside_a_new_on
     assert f"; {made} are reused" in told()
     matrix.with_name("quiet.py").write_text("def setup(part=0):\n    return lambda: 1\n")
     assert "reused" not in told(), "the script is another one"
+
+
+def with_partial_runs(folder: Path, plan: Plan) -> Path:
+    """Add runs that have only the trials of v1 and v2, as many as are read for durations; return the folder of all."""
+    (whole,) = folder.glob("reports/matrix/[0-9]*")
+    ids = {cell.id for cell in plan.cells if cell.image.version in ("v1", "v2")}
+    for day in range(NEWEST_RUNS):
+        part = whole.with_name(f"20990101T00000{day}Z-0000")
+        shutil.copytree(whole, part)
+        for file in part.glob("trials/*"):
+            if file.name.rpartition("-")[0] not in ids:
+                file.unlink()
+    return whole.parent
+
+
+def test_versions_that_an_older_run_measured_are_not_new_after_partial_runs(tmp_path: Path) -> None:
+    """After five runs of `watch`, a dry run called the other versions new, which the sweep takes over; --decide
+    launched them all."""
+    swept(tmp_path, Stop())
+    matrix = tmp_path / "matrix.yaml"
+    plan = make_plan(selected(matrix, SweepOptions(seed=1), {}))
+    folder = with_partial_runs(tmp_path, plan)
+    found = estimate(folder, plan)
+    assert found is not None
+    assert not found.beside
+    matrix.write_text(matrix.read_text().replace('v4: "i:4"', 'v4: "i:4", v5: "i:5"'))
+    plan = make_plan(selected(matrix, SweepOptions(seed=1), {}))
+    found = estimate(folder, plan)
+    assert found is not None
+    assert {text.partition(" (")[0] for text in found.beside} == {"s v5 beside v1, v4"}
+    kept = deciding._on_changed_hosts(plan, RunDirectory(folder / "now"))
+    assert {cell.image.version for cell in kept.cells} == {"v1", "v4", "v5"}
 
 
 def test_a_row_that_is_new_counts_as_the_others_of_its_scenario(tmp_path: Path, swept_plan: Plan) -> None:
