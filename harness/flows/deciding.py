@@ -104,12 +104,13 @@ def _earlier_runs(journal: RunDirectory) -> list[Path]:
 
 def _on_changed_hosts(plan: Plan, journal: RunDirectory) -> Plan:
     """Return the plan with only the versions that show whether the host or a new image is at fault: those that were
-    never measured, and the known ones that run beside them. The earlier run has the known ones before the change."""
+    never measured, and the known ones that run beside them (all, if no version has all its launches). The earlier run
+    has the known ones before the change."""
     wanted: dict[str, set[str]] = {}
     for row in plan.rows:
         known = row_of_earlier_runs(row, journal.path.parent, plan)
         beside = known_beside(known)
-        kept = {run.cell.image.version for run in known.cells if not run.trials or run.cell.id in beside}
+        kept = {run.cell.image.version for run in known.cells if not (run.trials and beside) or run.cell.id in beside}
         wanted.setdefault(row.series.name, set()).update(kept)
     return only_versions(plan, wanted)
 

@@ -63,14 +63,15 @@ def new_and_known(row: RowRun) -> tuple[Set[str], Set[str]]:
 
 
 def known_beside(row: RowRun) -> Set[str]:
-    """Return the ids of the cells that others run beside, by their launches in earlier runs (`beside_new`)."""
+    """Return the ids of the cells that others run beside, by their launches in earlier runs (`beside_new`); none if no
+    version has all its launches."""
     stored = [replace(run, trials=run.trials[: run.adopted]) for run in row.cells]
     judged = judge_row(replace(row, cells=tuple(stored), replicate=None))
     versions = [run.cell.image.version for run in stored]
     bad = versions_in_episodes(judged.findings, versions)
     known = [versions[place] for place in sorted(_linked(row)) if stored[place].runnable]
     good = {each.cell.image.version for each in judged.cells if {*each.verdict.verdicts} <= GOOD} - bad
-    beside = beside_new(known, good=good, baseline=row.planned.series.baseline)
+    beside = beside_new(known, good=good, baseline=row.planned.series.baseline) if known else ()
     return frozenset(run.cell.id for run in stored if run.cell.image.version in beside)
 
 

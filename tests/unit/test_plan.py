@@ -322,6 +322,14 @@ def test_versions_that_an_older_run_measured_are_not_new_after_partial_runs(tmp_
     assert {cell.image.version for cell in kept.cells} == {"v1", "v4", "v5"}
 
 
+def test_all_versions_are_left_to_decide_if_none_has_all_its_launches(tmp_path: Path, swept_plan: Plan) -> None:
+    """After an interrupted sweep, or with more `trials` in the matrix, a changed driver ended --decide with an error of
+    the harness."""
+    plan = replace(swept_plan, trials=Trials(least=9, most=9))
+    kept = deciding._on_changed_hosts(plan, RunDirectory(tmp_path / "reports/matrix/now"))
+    assert [cell.id for cell in kept.cells] == [cell.id for cell in plan.cells]
+
+
 def test_a_row_that_is_new_counts_as_the_others_of_its_scenario(tmp_path: Path, swept_plan: Plan) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("[0, 1, 2]", "[0, 1, 2, 3]"))
