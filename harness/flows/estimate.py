@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from itertools import islice
 from operator import or_
 from pathlib import Path
@@ -48,13 +48,12 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     row or version, as many for each cell as the others of its scenario, and so do the known versions that run beside a
     new one. Durations are those of a sample of trials.
     """
-    counts, measured = _counts(folder), []
+    counts, measured, runs_of = _counts(folder), [], {}
     runs = list(counts)[:NEWEST_RUNS]
     for row in plan.rows:
         of_row = (run for run, count in counts.items() if any(count[cell.id] for cell in row.cells))
-        by_run = (
-            [path for cell in row.cells for path in trial_files(run, of=cell.id)] for run in islice(of_row, NEWEST_RUNS)
-        )
+        runs_of[_place(row)] = here = list(islice(of_row, NEWEST_RUNS))
+        by_run = ([path for cell in row.cells for path in trial_files(run, of=cell.id)] for run in here)
         measured.append((row, max(by_run, key=len, default=[])))  # other runs may have been interrupted
     known = [(row.variant.scenario.name, files) for row, files in measured if files]
     if not known:
@@ -63,12 +62,15 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     usual_s = median(took_s.values()) if took_s else 0.0
     a_cell = grouped((row.variant.scenario.name, len(files) / _launched(row)) for row, files in measured if files)
     by_lane = dict.fromkeys((str(row.lane) for row in plan.rows), 0)
-    seconds, reused, beside, payloads = dict.fromkeys(by_lane, 0.0), 0, [], _payloads(runs)
+    seconds, reused, beside = dict.fromkeys(by_lane, 0.0), 0, list[str]()
+    payloads = cache(_payloads)
     for row, files in measured:
         lane, scenario = str(row.lane), row.variant.scenario.name
         usual = median(a_cell.get(scenario, [float(plan.trials.least)]))
         launches = len(files) or round(usual * _launched(row))
-        is_same = bool(files) and reuse and payloads.get(_place(row)) == payload_hash(row.variant)
+        stored = (payloads(run) for run in runs_of[_place(row)]) if reuse else iter(())
+        payload = next((known[_place(row)] for known in stored if _place(row) in known), None)
+        is_same = payload is not None and payload == payload_hash(row.variant)
         new, again, whole = _of_earlier_runs(row, folder, counts, plan) if is_same else ((), (), False)
         if new:
             launches += round(min(max(usual, plan.trials.least), plan.trials.most) * len([*new, *again]))
@@ -100,15 +102,13 @@ def _place(row: VersionRow) -> tuple[str, str, str]:
     return row.series.name, str(row.lane), str(row.variant)
 
 
-def _payloads(runs: Sequence[Path]) -> dict[tuple[str, str, str], str | None]:
-    """Return the hash of what was copied into the trials of each row in the newest run that has it."""
-    found: dict[tuple[str, str, str], str | None] = {}
-    for run in reversed(runs):
-        with suppress(UsageError):
-            stored = read_plan_file(run)
-            rows = zip(plan_from_file(stored, run).rows, stored.rows, strict=True)
-            found |= {_place(row): entry.payload for row, entry in rows}
-    return found
+def _payloads(run: Path) -> Mapping[tuple[str, str, str], str | None]:
+    """Return the hash of what was copied into the trials of each row of a run; {} if its plan cannot be read."""
+    with suppress(UsageError):
+        stored = read_plan_file(run)
+        rows = zip(plan_from_file(stored, run).rows, stored.rows, strict=True)
+        return {_place(row): entry.payload for row, entry in rows}
+    return {}
 
 
 def _of_earlier_runs(

@@ -15,6 +15,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.flows import deciding
+from harness.flows import estimate as estimating
 from harness.flows.context import RunContext
 from harness.flows.estimate import NEWEST_RUNS, estimate
 from harness.flows.sweep import SweepOptions, checked_data, explained, selected
@@ -38,7 +39,7 @@ from harness.plan.cells import choose_lanes, make_plan, matches, select, variant
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
 from harness.store import RunDirectory
-from harness.store.plan_file import plan_to_json
+from harness.store.plan_file import plan_to_json, read_plan_file
 from tests.players.engines import Silent, swept
 from tests.players.plans import MATRIX, WHERE, host, scenario, series
 
@@ -303,16 +304,21 @@ def with_partial_runs(folder: Path, plan: Plan) -> Path:
     return whole.parent
 
 
-def test_versions_that_an_older_run_measured_are_not_new_after_partial_runs(tmp_path: Path) -> None:
+def test_versions_that_an_older_run_measured_are_not_new_after_partial_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After five runs of `watch`, a dry run called the other versions new, which the sweep takes over; --decide
     launched them all."""
     swept(tmp_path, Stop())
     matrix = tmp_path / "matrix.yaml"
     plan = make_plan(selected(matrix, SweepOptions(seed=1), {}))
     folder = with_partial_runs(tmp_path, plan)
+    read: list[Path] = []
+    monkeypatch.setattr(estimating, "read_plan_file", lambda run: read.append(run) or read_plan_file(run))
     found = estimate(folder, plan)
     assert found is not None
     assert not found.beside
+    assert len(read) == 1, "one plan tells that the script is the same"
     matrix.write_text(matrix.read_text().replace('v4: "i:4"', 'v4: "i:4", v5: "i:5"'))
     plan = make_plan(selected(matrix, SweepOptions(seed=1), {}))
     found = estimate(folder, plan)
