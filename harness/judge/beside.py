@@ -13,7 +13,7 @@ from dataclasses import replace
 from harness.judge.comparison.round_tables import Round
 from harness.judge.history.flaky import always_fails
 from harness.judge.next import propose
-from harness.judge.next.rounds import compares_levels
+from harness.judge.next.rounds import chosen_replicate, compares_levels
 from harness.judge.row import judge_row
 from harness.model import GOOD, Proposal, RowRun
 from harness.model.attributed import beside_new, versions_in_episodes
@@ -28,18 +28,19 @@ def propose_beside(row: RowRun) -> Proposal:
     is_known = any(trial.trace is not None for run in row.cells if run.cell.id in new for trial in run.own)
     chosen = new | known if is_known else new
     here = [run for run in row.cells if run.cell.id in chosen]
+    if is_known and row.replicate is None:  # a known one, whose replicate may have launches in earlier runs
+        row.replicate = chosen_replicate(replace(row, cells=tuple(sorted(here, key=lambda run: run.cell.id in new))))
     series = replace(row.planned.series, images=tuple(run.cell.image for run in here))
     own = {run.cell.id: replace(run, trials=run.own, adopted=0) for run in row.runs}
     view = replace(
         row,
         planned=replace(row.planned, series=series, cells=tuple(run.cell for run in here)),
         cells=tuple(own[run.cell.id] for run in here),
+        measures_noise=False,
         replicate=None if row.replicate is None else own[row.replicate.cell.id],
     )
     proposal = propose(view)
     row.kinds = view.kinds
-    if row.replicate is None:
-        row.replicate = view.replicate
     runs = {run.cell.id: run for run in row.runs}
     names = [", ".join(run.cell.image.version for run in here if run.cell.id in some) for some in (new, known)]
     beside = f"; {names[0]} {'is' if len(new) == 1 else 'are'} new, and known versions run beside: {names[1]}"

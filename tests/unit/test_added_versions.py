@@ -141,6 +141,16 @@ def test_versions_that_an_earlier_sweep_measured_alone_are_compared_now() -> Non
     assert [(one.before, one.after) for one in judge_row(later).findings] == [("3", "4")]
 
 
+@pytest.mark.parametrize(("added", "twice"), [((0, 1), "2t"), ((4, 5), "0t")])
+def test_the_image_that_is_launched_twice_is_a_known_one(added: Sequence[int], twice: str) -> None:
+    """It was a new one if that is the oldest, though a known one has had such launches before, which were not taken
+    over."""
+    later = on_the_next_day(swept(6, {}, without=added), versions=6)
+    later.measures_noise = True
+    played = play(later, measure({}, run=2))
+    assert {name for batch in played for name in names(batch) if name.endswith("t")} == {twice}
+
+
 def test_an_interrupted_sweep_goes_on_as_it_began() -> None:
     """Its versions ran in the same rounds: no known version is launched beside those that lack the last one."""
     first = swept(4, {})

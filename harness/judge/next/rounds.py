@@ -49,8 +49,8 @@ def propose_rounds(row: RowRun) -> Proposal:
     """Return what a row that runs every version launches next."""
     launched = {trial.round for run in row.cells for trial in run.trials}  # a proposal may not have been launched
     row.kinds = {number: kind for number, kind in row.kinds.items() if number in launched}
-    if row.measures_noise and row.replicate is None and _compares_steps(_scenario(row)):
-        row.replicate = _chosen_replicate(row)
+    if row.replicate is None:
+        row.replicate = chosen_replicate(row)
     again = row.replicate
     if again is not None and again.prepared is None and again.runnable:
         return Proposal(kind="replicate", runs=(again,), only_known=True)
@@ -123,14 +123,15 @@ def _originals(row: RowRun) -> list[CellRun]:
     return [run for run in row.cells if row.replicate is not None and run.cell.image == row.replicate.cell.image]
 
 
-def _chosen_replicate(row: RowRun) -> CellRun | None:
-    """Return a copy of the oldest version whose step times can be compared, if there are others to compare.
+def chosen_replicate(row: RowRun) -> CellRun | None:
+    """Return a copy of the oldest version whose step times can be compared, if there are others to compare; None if the
+    row does not measure its noise.
 
     The choice does not depend on the order in which images arrive, because it waits for older versions that are
     still to be measured.
     """
     able = [run for run in row.cells if run.runnable]
-    if len(able) < 2:
+    if len(able) < 2 or not row.measures_noise or not _compares_steps(_scenario(row)):
         return None
     oldest = next((run for run in able if is_compared(run) or (not run.measured and _may_go_on(row, run))), None)
     if oldest is None or not oldest.measured:
