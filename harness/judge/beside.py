@@ -7,7 +7,7 @@ a step, there is nothing to compare.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from harness.judge.comparison.round_tables import Round
@@ -15,7 +15,7 @@ from harness.judge.history.flaky import always_fails
 from harness.judge.next import propose
 from harness.judge.next.rounds import chosen_replicate, compares_levels
 from harness.judge.row import judge_row
-from harness.model import GOOD, Proposal, RowRun
+from harness.model import GOOD, GROWTHS, Finding, Proposal, RowRun
 from harness.model.attributed import beside_new, versions_in_episodes
 
 
@@ -64,16 +64,28 @@ def new_and_known(row: RowRun) -> tuple[Set[str], Set[str]]:
 
 
 def known_beside(row: RowRun) -> Set[str]:
-    """Return the ids of the cells that others run beside, by their launches in earlier runs (`beside_new`); none if no
-    version has all its launches."""
+    """Return the ids of the cells that others run beside, by their launches in earlier runs (`beside_new`), and both
+    sides of each change of a level that others were added into; none if no version has all its launches."""
     stored = [replace(run, trials=run.trials[: run.adopted]) for run in row.cells]
     judged = judge_row(replace(row, cells=tuple(stored), replicate=None))
     versions = [run.cell.image.version for run in stored]
     bad = versions_in_episodes(judged.findings, versions)
-    known = [versions[place] for place in sorted(_linked(row)) if stored[place].runnable]
+    linked = _linked(row)
+    known = [versions[place] for place in sorted(linked) if stored[place].runnable]
     good = {each.cell.image.version for each in judged.cells if {*each.verdict.verdicts} <= GOOD} - bad
-    beside = beside_new(known, good=good, baseline=row.planned.series.baseline) if known else ()
+    beside = beside_new(known, good=good, baseline=row.planned.series.baseline) if known else set()
+    added = [place for place, run in enumerate(stored) if run.runnable and place not in linked]
+    beside = beside.union(*_around(added, judged.findings, versions)) if known else beside
     return frozenset(run.cell.id for run in stored if run.cell.image.version in beside)
+
+
+def _around(added: Sequence[int], findings: Iterable[Finding], versions: Sequence[str]) -> Iterator[set[str]]:
+    """Yield both sides of each change of a level between which versions were added, which show where it is."""
+    for one in findings:
+        if one.before is not None and one.metric not in ("outcome", "memory", *GROWTHS):
+            first, last = versions.index(one.before), versions.index(one.after)
+            if any(first < place < last for place in added):
+                yield {one.before, one.after}
 
 
 def _new(row: RowRun) -> list[int]:

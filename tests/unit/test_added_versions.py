@@ -172,6 +172,16 @@ def test_versions_that_are_added_between_others_make_a_finding_narrower(added: S
     assert [(one.kind, one.before, one.after) for one in times] == [("first_bad", str(first_bad - 1), str(first_bad))]
 
 
+@pytest.mark.parametrize("added", [(1,), (4,), (1, 4), (2,), (3,)])
+def test_versions_that_are_added_around_a_fault_that_was_fixed_make_it_narrower(added: Sequence[int]) -> None:
+    """A good version between the last good and the first bad one changed nothing: no bad version ran beside it."""
+    ms = {"2": 1.5, "3": 1.5}
+    later = on_the_next_day(swept(7, ms, without=added), versions=7)
+    play(later, measure(ms, run=2, day=1.3))
+    times = [(one.kind, one.before, one.after) for one in judge_row(later).findings if one.metric == "step_time"]
+    assert times == [("first_bad", "1", "2"), ("first_fixed", "3", "4")]
+
+
 def test_a_number_that_varies_is_compared_with_the_versions_beside_it() -> None:
     """The images per second that a program prints differ from day to day as its step times do."""
     limits = Limits(metrics=(MetricLimit(metric="rate", rule="drop", limit=0.1),))
