@@ -236,6 +236,8 @@ def standings(result: RunResult) -> dict[ImageRef, ImageStanding]:
 
 
 def _after_a_change(result: RunResult) -> set[ImageRef]:
+    """Return the images from each first bad version up to, but not including, the one that fixed it. They include
+    slower images, whose own verdicts are not bad."""
     versions = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
     rows = grouped(((one.series, one.lane, one.variant), one) for one in result.findings)
     return {
