@@ -95,8 +95,8 @@ def with_added(known: Sequence[Change], found: Sequence[Change], told: Set[int |
         if same:
             one = same[0]
             sides = max(one, change, key=_begin).before, min(one.after, change.after)
-            both = (one, change, replace(one, before=sides[0], after=sides[1]))
-            changes[changes.index(one)] = next(each for each in both if (each.before, each.after) == sides)
+            closer = change if (one.before, one.after) != sides == (change.before, change.after) else one
+            changes[changes.index(one)] = replace(closer, before=sides[0], after=sides[1])
         elif not {change.before, change.after} <= told:
             changes.append(change)
     return sorted(changes, key=lambda change: change.after)
