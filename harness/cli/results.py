@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import click
@@ -108,22 +107,32 @@ def swept(
         result, directory = sweep(selection, options, context)
         result = numbered(result)
         write_result(result, directory)
-        if since := list(_since_changes(result)):
-            result = replace(result, warnings=(*since, *result.warnings))
-            write_result(result, directory)
         write_exports(result, directory)
+        if since := tuple(since_changes(result, say_once)):
+            result = replace(result, since=since, warnings=(*since, *result.warnings))
+            write_result(result, directory)
+            write_exports(result, directory)
         remember(options.out, say=say_once)
     return result
 
 
-def _since_changes(result: RunResult) -> Iterator[str]:
-    """Yield what became worse on each host whose driver or kernel has changed since an earlier run."""
+def since_changes(result: RunResult, say: Callable[[str], None]) -> Iterator[str]:
+    """Yield what became worse on each host whose driver or kernel has changed since an earlier run; `say` why two runs
+    cannot be compared. Only the traces of what was launched in this run are read."""
     from harness.flows.compare import compare_runs
     from harness.report.terminal.compare_output import since_text
 
+    own = [each.cell for each in result.cells if any(trial.started >= result.started for trial in each.trials)]
+    ids = {cell.id for each in own for cell in (each, replace(each, replicate=True))}
     for earlier in result.before:
-        with suppress(UsageError):  # nothing that both measured can be compared
-            comparison = compare_runs([earlier, result.directory])
+        try:
+            comparison = compare_runs(
+                [earlier, result.directory],
+                keep=lambda trial: trial if trial.cell_id in ids else replace(trial, trace=None),
+            )
+        except UsageError as error:
+            say(f"not compared with the run {earlier}: {error}")
+        else:
             yield from (since_text(change, comparison.pairs) for change in comparison.since)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,13 @@ APART = (
 )
 
 
-def compare_runs(paths: Sequence[Path]) -> Comparison:
+def compare_runs(paths: Sequence[Path], *, keep: Callable[[Trial], Trial] = lambda trial: trial) -> Comparison:
     """Compare the lanes of the first run with those of the others, or the first lane of a single run with its others.
+    `keep`: what is kept of each trial (`read_run`).
 
     Raises UsageError if a path is not a run, if there is nothing to compare, and if no two cells are comparable.
     """
-    runs = [read_run(path) for path in paths]
+    runs = [read_run(path, keep=keep) for path in paths]
     if first := next((run.path for run in runs if run.plan.rehearsal), None):
         raise UsageError(
             f"{first}: only the first launches of `harness try`, which its sweep took over; give the run of the sweep, "

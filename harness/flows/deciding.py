@@ -99,7 +99,15 @@ def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) 
 
 
 def _earlier_runs(journal: RunDirectory) -> list[Path]:
-    return [path for path in newest_runs(journal.path.parent) if path != journal.path]
+    """Return the newest earlier runs, without the first launches of `try`, which are compared with nothing."""
+    return [path for path in newest_runs(journal.path.parent) if path != journal.path and not _is_rehearsal(path)]
+
+
+def _is_rehearsal(run: Path) -> bool:
+    try:
+        return read_plan_file(run).rehearsal
+    except UsageError:
+        return True  # nor is a run that cannot be read
 
 
 def _on_changed_hosts(plan: Plan, journal: RunDirectory) -> Plan:

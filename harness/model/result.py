@@ -89,7 +89,8 @@ RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusiv
 class RunResult:
     """A whole run. Every report is a pure function of it. `added`: what the commands that examined it later found, each
     a `Added` of the reports. `replicates`: the number of launches of A/A replicates, which `cells` do not contain.
-    `before`: the newest run on each host whose driver or kernel has changed since; no report has it."""
+    `before`: the newest run on each host whose driver or kernel has changed since, and `since`: what became worse since
+    then, also in `warnings`; no report has these."""
 
     matrix: str
     verdict: RunVerdict
@@ -106,7 +107,10 @@ class RunResult:
     added: tuple[object, ...] = ()
     replicates: int = 0
     before: tuple[Path, ...] = ()
+    since: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
+        if self.since and self.verdict != "interrupted":
+            return exit_codes.BAD
         return exit_codes.OF_VERDICTS[self.verdict]

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.cli import cli
+from harness.cli.results import since_changes
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
 from harness.history.records import merged
@@ -45,6 +46,7 @@ from harness.report.terminal.compare_output import render, since_text, standing_
 from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import trial_to_json
+from harness.store.saved_run import read_result
 from tests.nightly import many
 from tests.players import build, faults
 from tests.players.faults import NEW, OLD, lane
@@ -211,6 +213,22 @@ def test_what_a_new_driver_made_worse_is_told_apart_from_the_images(
     said = [since_text(change, found.pairs) for change in found.since]
     assert [fnmatch(text, told or "") for text in said] == [True] * (told is not None)
     assert [each["sentence"] for each in comparison_json(found)["since"]] == said
+
+
+def test_a_sweep_tells_what_became_worse_since_a_new_driver_or_why_it_cannot(runs: Runs) -> None:
+    """A refused comparison was swallowed, though a line at the start had promised it, and a sweep in which all images
+    were slower than on the old driver ended with 0."""
+    before = runs.write("a", {OLD: "gg"}, of=OLD_TAGS, change=with_driver("535"))
+    after = runs.write("bb", {OLD: "gg"}, of=OLD_TAGS, change=with_driver("580"), step_s=1.3 * STEP_S)
+    other = runs.write("cc", {OLD: "gg"}, of=OLD_TAGS, payload="other")
+    result, said = replace(read_result(after), verdict="ok", started="", before=(other, before)), list[str]()
+    (told,) = since_changes(result, said.append)
+    assert fnmatch(
+        told, "step time: takes * % longer per step in all 2 cells since driver 580, instead of driver 535; *"
+    )
+    assert fnmatch("\n".join(said), f"not compared with the run {other}: not comparable: *script*")
+    assert [replace(result, since=(told,)).exit_code, result.exit_code] == [1, 0]
+    assert replace(result, since=(told,), verdict="interrupted").exit_code == 130
 
 
 def test_a_leak_since_a_new_driver_is_one_fault_and_no_failure(runs: Runs) -> None:

@@ -336,6 +336,14 @@ def test_all_versions_are_left_to_decide_if_none_has_all_its_launches(tmp_path: 
     assert [cell.id for cell in kept.cells] == [cell.id for cell in plan.cells]
 
 
+def test_a_changed_driver_is_not_compared_with_the_first_launches_of_try(tmp_path: Path, swept_plan: Plan) -> None:
+    """`harness compare` always refuses them, so that a sweep after `try` and an update of the driver told nothing."""
+    (run,) = tmp_path.glob("reports/matrix/[0-9]*")
+    part = shutil.copytree(run, run.with_name("20990101T000000Z-0000"))
+    (part / "plan.json").write_text(json.dumps({**json.loads((run / "plan.json").read_text()), "rehearsal": True}))
+    assert deciding._earlier_runs(RunDirectory(run.with_name("now"))) == [run]
+
+
 def test_a_row_that_is_new_counts_as_the_others_of_its_scenario(tmp_path: Path, swept_plan: Plan) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("[0, 1, 2]", "[0, 1, 2, 3]"))
