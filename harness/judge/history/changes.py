@@ -72,22 +72,23 @@ def find_changes(
     levels: dict[Metric, list[Change]] = {}
     for name, tables in compared.tables.items():
         if (limit := limits.of(name)) is not None:
-            told: set[int | None] = {None}
+            told = list[set[int | None]]()
             levels[name] = []
             for table in tables:
                 # A change must reach the limit and exceed the lane's A/A noise.
                 least = max(log_of(name, limit), floor(noise, name, rounds=len(table.values)))
                 found = signal_changes(name, table, least=least, baseline=baseline, noise=spread_of(noise, name))
                 levels[name] = with_added(levels[name], found, told)
-                told.update(table.positions)
+                told.append({None, *table.positions})
     timed = _merged(levels.pop("step_time", []), slowdown)
     step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
 
 
-def with_added(known: Sequence[Change], found: Sequence[Change], told: Set[int | None]) -> list[Change]:
+def with_added(known: Sequence[Change], found: Sequence[Change], told: Sequence[Set[int | None]]) -> list[Change]:
     """Return the known changes of a level, and those that were found between versions that were added and the ones
-    beside them. `told`: the versions of the known ones. A change that shows in both is between the closer versions."""
+    beside them. `told`: the versions (and None) of each table of the known ones: a change between two of one table
+    would show there. A change that shows in both is between the closer versions."""
     changes = list(known)
     for change in found:
         kind, begin = change.kind, _begin(change)
@@ -97,7 +98,7 @@ def with_added(known: Sequence[Change], found: Sequence[Change], told: Set[int |
             sides = max(one, change, key=_begin).before, min(one.after, change.after)
             closer = change if (one.before, one.after) != sides == (change.before, change.after) else one
             changes[changes.index(one)] = replace(closer, before=sides[0], after=sides[1])
-        elif not {change.before, change.after} <= told:
+        elif not any({change.before, change.after} <= versions for versions in told):
             changes.append(change)
     return sorted(changes, key=lambda change: change.after)
 

@@ -547,7 +547,7 @@ class _Metric:
             for place, (trials, own) in enumerate(zip(launches, rows, strict=True))
             if not self._is_other(place)
         }
-        size, places = scale(columns), set[int | None]([None])
+        size, places = scale(columns), list[set[int | None]]()
         changes, observed, visible = list[Change](), list[Observed](), None
         for part in measured_together(launches):
             ran = [{(trial.run, trial.round) for trial in own} for own in part]
@@ -557,8 +557,8 @@ class _Metric:
             if table is not None and spread is not None:
                 found, seen, least = self._of_table(table, spread, size=size)
                 changes, visible = with_added(changes, found, places), least if visible is None else visible
-                observed += [each for each in seen if not {each.before, each.after} <= places]
-                places.update(table.positions)
+                observed += [each for each in seen if not any({each.before, each.after} <= one for one in places)]
+                places.append({None, *table.positions})
         return changes, observed, visible
 
     def _of_table(
