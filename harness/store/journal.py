@@ -213,11 +213,11 @@ def files_of(folder: Path, cell: Cell) -> list[Path]:
 
 
 def some_trials(trials: Sequence[Trial], asked: Trials) -> tuple[Trial, ...]:
-    """Return at most 2 × `most` of a cell's trials, oldest first, so that a version beside which others are launched
-    every day keeps few: those of the oldest runs with 2 × `least` trials, in which it was compared with the versions
-    before and after it, and the newest ones, at least `least`."""
-    oldest = {trial.run for trial in trials[: 2 * asked.least]}
-    kept = [trial for trial in trials if trial.run in oldest][: 2 * asked.most - asked.least]
+    """Return some of a cell's trials, oldest first, so that a version beside which others are launched every day keeps
+    few: those of the oldest runs with 3 × `least` trials, in which it was compared with the version before it and with
+    those after it (the first of these may fail), and the newest ones, at least `least`."""
+    oldest = {trial.run for trial in trials[: 3 * asked.least]}
+    kept = [trial for trial in trials if trial.run in oldest][: 3 * asked.most]
     rest = [trial for trial in trials if trial.run not in oldest]
     return (*kept, *rest[-max(asked.most - len(kept), asked.least) :])
 

@@ -14,7 +14,7 @@ from harness.judge.row import judge_row
 from harness.model import CellRun, Limits, MetricLimit, RowRun, Trial, Trials
 from harness.store.journal import some_trials
 from tests.players.searching import row
-from tests.players.trials import row_run
+from tests.players.trials import changed, row_run
 from tests.unit.test_full_scheduler import Measure, launched, names, play
 
 ASKED = Trials(least=3, most=6)
@@ -119,13 +119,29 @@ def test_many_days_that_added_versions_leave_few_launches_and_the_verdicts(ms: M
             return replace(measured(run, number), end="crash") if crashes else measured(run, number)
 
         play(played, launch)
-        assert all(len(run.trials) <= 2 * ASKED.most + ASKED.least for run in played.cells)
+        assert all(len(run.trials) <= 3 * ASKED.most for run in played.cells)
     judged = judge_row(played)
     assert judged.cells[0].verdict.verdicts == ("flat",)
     assert all(each.verdict.of("step_time").is_compared for each in judged.cells)
     ends = {0: [], 1: [("first_bad", "8", "9"), ("first_fixed", "9", "10")]}.get(len(ms), [("first_bad", "8", "9")])
     assert [(one.kind, one.before, one.after) for one in judged.findings] == ends
     assert not play(on_the_next_day(played, versions=17), measure(ms, run=31)), "nothing is launched twice"
+
+
+def test_a_version_that_failed_between_the_last_good_and_a_slow_one_hides_no_change() -> None:
+    """A day later, the launches of the last good version beside the slow one were not taken over."""
+    played, ms = swept(4, {}), {str(place): 1.5 for place in range(5, 10)}
+    for day in range(15, 19):
+        played = on_the_next_day(played, versions=day - 10)
+        measured = measure(ms, run=day)
+
+        def launch(run: CellRun, number: int, *, measured: Measure = measured) -> Trial:
+            ends = {"end": "crash"} if run.cell.image.version == "4" else {}
+            return changed(measured(run, number), **ends)
+
+        play(played, launch)
+    times = [(one.kind, one.before, one.after) for one in judge_row(played).findings if one.metric == "step_time"]
+    assert times == [("first_bad", "3", "5")]
 
 
 def test_versions_that_an_earlier_sweep_measured_alone_are_compared_now() -> None:
