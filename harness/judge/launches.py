@@ -168,7 +168,8 @@ def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> 
 def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
     failure: VerdictName | None = next((name for name in FAILURES if name == trial.end), None)
     if trial.end == "setup":
-        failure = "oom" if trial.ran_out_of_memory else "hang" if trial.failure.stacks else "crash"
+        hangs = trial.failure.stacks and trial.failure.signal is None
+        failure = "oom" if trial.ran_out_of_memory else "hang" if hangs else "crash"
     if limits.exit_only:
         return JudgedTrial(trial=trial, trace_verdict=_untraced(trial), failure=failure, asked=steps)
     trace_verdict = _trace(trial, limits=limits, steps=steps)

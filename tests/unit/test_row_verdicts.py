@@ -398,6 +398,7 @@ NO_STEP = {"shortfall": "no_step", "message": "no step was seen"}
     [
         (PROGRAM, {}, DIED, "crash"),
         (PROGRAM, {}, {**DIED, "stacks": "Thread 1"}, "hang"),
+        (PROGRAM, {}, {**DIED, "stacks": "Thread 1", "signal": 6}, "crash"),
         (PROGRAM, {}, {**DIED, "oom_in_setup": True}, "oom"),
         (PROGRAM, {}, NO_STEP, "untested"),
         (PROGRAM, WHOLE, NO_STEP, "crash"),

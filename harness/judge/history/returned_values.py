@@ -513,7 +513,7 @@ class _Metric:
         observed = [
             self._observed(a, b, usual[a], usual[b], is_other=how[b] == "other")
             for a, b in pairwise(known)
-            if not same_values(known[a], known[b]) and b not in named
+            if not (same_values(known[a], known[b]) or b in named or (self.limit is None and self._is_package))
         ]
         return changes, observed
 

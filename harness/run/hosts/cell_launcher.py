@@ -36,7 +36,7 @@ class Journal(Protocol):
     """The run's directory, where trials are kept."""
 
     def known_trials(self, cell: Cell, key: str, *, asked: Trials) -> tuple[Trial, ...]:
-        """Return the newest `most` trials of a cell with this key from each run of the matrix, oldest first."""
+        """Return trials of a cell with this key from the earlier runs of the matrix, oldest first."""
 
     def earlier_data(self, cell: Cell) -> Mapping[str, str]:
         """Return the identities of the mounted data that the newest launch of a cell in an earlier run saw."""

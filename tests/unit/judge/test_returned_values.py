@@ -639,6 +639,7 @@ def test_a_number_whose_name_does_not_tell_what_is_worse_is_judged_if_it_is_exac
     trials = [[replace(trial, facts=facts_of(facts)) for trial in version] for version in trials]
     (found,) = judge_values(trials, limits=Limits(), steps=STEPS).values()
     assert bool(found.changes) == is_bad
+    assert not (facts and found.observed), "the version of the package that is varied is no result"
 
 
 @pytest.mark.parametrize("rules", [(), (limit("change", 0.1),)])
