@@ -206,3 +206,9 @@ def test_the_time_to_end_of_a_command_begins_with_its_last_step(tmp_path: Path) 
     command = ["sh", "-c", "echo step; echo step; sleep 0.4"]
     told = driver.run(tmp_path, sys.executable, command=command, step_pattern="step", looks=[9])
     assert 0.3 < told.done["end_s"] < 5
+
+
+def test_a_peak_below_that_of_the_agent_is_that_of_the_samples(tmp_path: Path, thorough_python: str) -> None:
+    """Each small command had the peak of the agent, from which it was forked: one that took more was good."""
+    told = run(tmp_path, thorough_python, "sleep", "0.5", looks=[100])
+    assert told.done["peak_rss_kib"] == max(kib for kib in told.column("rss_kib") if kib)

@@ -13,7 +13,7 @@ import sys
 import time
 
 from .. import killing, libc
-from ..probes import processes
+from ..probes import memory, processes
 from ..scenario import entering
 
 KILL_S = 6.0
@@ -83,6 +83,7 @@ class Child(object):
         self.death = None
         self.orphans_killed = []
         self.moved = {}
+        self._own_peak_kib = memory.read_status("/proc/self/status").get("rss_peak_kib", 0)
         self._start = os.fsencode(os.path.join(root, "start.py"))
         self._shared_before = {SHARED + name for name in processes.listed(SHARED)}
         self._process = subprocess.Popen(
@@ -115,7 +116,8 @@ class Child(object):
                 self.orphans_killed.append(os.WTERMSIG(status))
             if pid == self.pid:
                 self._process.returncode = 0  # set here, so that Popen does not wait for it again
-                self.death = death_by(status, usage.ru_maxrss)
+                is_own = usage.ru_maxrss > self._own_peak_kib  # else it may be that of the fork, before the exec
+                self.death = death_by(status, usage.ru_maxrss if is_own else 0)
 
     def is_another_program(self):
         """Return whether the living process has become a program other than the agent.
