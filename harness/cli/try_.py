@@ -112,6 +112,9 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option("--serve", is_flag=True, help="The command is a server: send it requests, which are the steps.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port that it listens on, unless it is given {port}.")
 @click.option("--tls", is_flag=True, default=None, help="The server speaks TLS; its certificate is not checked.")
+@click.option(
+    "--ready", metavar="PATH", help="The server is ready when this path answers; default: when its port opens."
+)
 @click.option("--get", metavar="PATH", help="With --serve: send GET requests to this path.")
 @click.option("--post", metavar="PATH", help="With --serve: send POST requests to this path.")
 @click.option("--body", metavar="JSON", help="The JSON body of these requests.")
@@ -141,7 +144,7 @@ def try_(
     files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], caches: tuple[str, ...],
     results: str | None, env_file: str | None, beside: tuple[str, ...], python: str | None, network: bool,
     steps_are: str | None, step_pattern: str | None, exit_code: bool, serve: bool, port: int | None, tls: bool | None,
-    get: str | None, post: str | None, body: str | None, requests: str | None, client: str | None,
+    ready: str | None, get: str | None, post: str | None, body: str | None, requests: str | None, client: str | None,
     concurrency: int | None, rate: str | None, step_time: str, trials: str | None, until: str | None, quick: bool,
     time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
@@ -184,8 +187,8 @@ def try_(
         step_time_s=option("--step-time", seconds, step_time), volumes=volumes, caches=caches, env_file=env_file,
         vary=vary, results=results,
         served=served_by(
-            command, serve, here, port=port, tls=tls, get=get, post=post, body=body, requests=requests, client=client,
-            concurrency=concurrency, rate=rate,
+            command, serve, here, port=port, tls=tls, ready=ready, get=get, post=post, body=body, requests=requests,
+            client=client, concurrency=concurrency, rate=rate,
         ),
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted, os.environ)}")

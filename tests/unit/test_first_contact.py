@@ -726,6 +726,7 @@ def test_a_name_is_found_beside_a_folder_that_the_user_may_not_list(monkeypatch:
         (["--tls"], "--tls: is for a server; add --serve"),
         (["--serve", "--client", "wrk", "{port}"], "--client: does not say where the server is: write {url}"),
         (["--serve", "--get", "x", "{port}"], "--get: 'x' is not a path of a URL; write one such as /health"),
+        (["--serve", "--ready", "x", "--get", "/", "{port}"], "--ready: 'x' is not a path of a URL; write one such as"),
         (["--serve", "--post", "x", "--body", "{}", "{port}"], "--post: 'x' is not a path of a URL; write one such as"),
         (["--serve", "--requests", "empty", "{port}"], "--requests: empty must have 1 to 100,000 lines"),
     ],
@@ -746,7 +747,7 @@ def test_what_is_wrong_with_an_option_names_the_option(
 def test_each_option_of_a_server_is_named_and_no_name_of_the_file_is_taken_for_one() -> None:
     """`python results.py` blamed --results, and `python mounts.py` ended with KeyError."""
     words = {flag for one in try_.params for flag in one.opts}
-    asked = {f"--{name}" for name in ("port", "tls", "get", "post", "body", "requests", "client", *LOAD)}
+    asked = {f"--{name}" for name in ("port", "tls", "ready", "get", "post", "body", "requests", "client", *LOAD)}
     assert asked <= set(OPTIONS.values()) <= words
     assert option_of(("scenarios", "results"), ()) == option_of(("scenarios", "mounts", "program"), ()) == ""
     assert option_of(("scenarios", "port", "request", "json"), ()) == "--body"

@@ -16,7 +16,7 @@ OPTIONS = {
     "env_file": "--env-file", "network": "--network", "results": "--results", "steps_are": "--steps-are",
     "step_pattern": "--step-pattern", "judge": "--exit-code", "time": "--step-time", "serve": "--serve",
     "port": "--port", "tls": "--tls", "get": "--get", "post": "--post", "json": "--body", "requests": "--requests",
-    "client": "--client", "concurrency": "--concurrency", "rate": "--rate",
+    "client": "--client", "ready": "--ready", "concurrency": "--concurrency", "rate": "--rate",
 }  # fmt: skip
 """The option of `harness try` from which each of these keys of a host, a series or a scenario is made."""
 
@@ -69,6 +69,8 @@ def served_by(command: Sequence[str], serve: bool, folder: Path, **typed: Any) -
             "--serve: the command must be told its port; write {port} in its place, or give the port of images: --port"
         )
     load = {name: given.pop(name) for name in LOAD if name in given}
+    if "ready" in given:
+        given["ready"] = {"http": given["ready"]}
     sent = _request({name: given.pop(name) for name in ("get", "post", "body") if name in given})
     if "client" in given:
         given["client"] = _client(given["client"], folder)
