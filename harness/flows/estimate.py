@@ -63,7 +63,7 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     a_cell = grouped((row.variant.scenario.name, len(files) / _launched(row)) for row, files in measured if files)
     by_lane = dict.fromkeys((str(row.lane) for row in plan.rows), 0)
     seconds, reused, beside = dict.fromkeys(by_lane, 0.0), 0, list[str]()
-    payloads = cache(_payloads)
+    payloads, most = cache(_payloads), reduce(or_, counts.values())
     for row, files in measured:
         lane, scenario = str(row.lane), row.variant.scenario.name
         usual = median(a_cell.get(scenario, [float(plan.trials.least)]))
@@ -71,7 +71,7 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
         stored = (payloads(run) for run in runs_of[_place(row)]) if reuse else iter(())
         payload = next((known[_place(row)] for known in stored if _place(row) in known), None)
         is_same = payload is not None and payload == payload_hash(row.variant)
-        new, again, whole = _of_earlier_runs(row, folder, counts, plan) if is_same else ((), (), False)
+        new, again, whole = _of_earlier_runs(row, folder, most, plan) if is_same else ((), (), False)
         if new:
             launches += round(min(max(usual, plan.trials.least), plan.trials.most) * len([*new, *again]))
             beside.append(f"{row.series.name} {', '.join(new)} beside {', '.join(again)} ({row.lane}, {row.variant})")
@@ -112,11 +112,10 @@ def _payloads(run: Path) -> Mapping[tuple[str, str, str], str | None]:
 
 
 def _of_earlier_runs(
-    row: VersionRow, folder: Path, counts: Mapping[Path, Counter[str]], plan: Plan
+    row: VersionRow, folder: Path, most: Counter[str], plan: Plan
 ) -> tuple[Sequence[str], Sequence[str], bool]:
     """Return the versions of a row that are new, those that are launched beside them, and whether no version lacks
-    launches. Trials are only read if a version lacks some. `counts`: how many each run has of each cell."""
-    most = reduce(or_, counts.values())
+    launches. Trials are only read if a version lacks some. `most`: how many of each cell the run with most has."""
     lacks = [most[cell.id] < plan.trials.least and not cell.excluded for cell in row.cells]
     if not any(lacks) or all(lacks):
         return (), (), not any(lacks)

@@ -67,15 +67,16 @@ def known_beside(row: RowRun) -> Set[str]:
     """Return the ids of the cells that others run beside, by their launches in earlier runs (`beside_new`), and both
     sides of each change of a level that others were added into; none if no version has all its launches."""
     stored = [replace(run, trials=run.trials[: run.adopted]) for run in row.cells]
-    judged = judge_row(replace(row, cells=tuple(stored), replicate=None))
-    versions = [run.cell.image.version for run in stored]
-    bad = versions_in_episodes(judged.findings, versions)
-    linked = _linked(row)
+    linked, versions = _linked(row), [run.cell.image.version for run in stored]
     known = [versions[place] for place in sorted(linked) if stored[place].runnable]
+    if not known:
+        return frozenset()
+    judged = judge_row(replace(row, cells=tuple(stored), replicate=None))
+    bad = versions_in_episodes(judged.findings, versions)
     good = {each.cell.image.version for each in judged.cells if {*each.verdict.verdicts} <= GOOD} - bad
-    beside = beside_new(known, good=good, baseline=row.planned.series.baseline) if known else set()
     added = [place for place, run in enumerate(stored) if run.runnable and place not in linked]
-    beside = beside.union(*_around(added, judged.findings, versions)) if known else beside
+    beside = beside_new(known, good=good, baseline=row.planned.series.baseline)
+    beside = beside.union(*_around(added, judged.findings, versions))
     return frozenset(run.cell.id for run in stored if run.cell.image.version in beside)
 
 

@@ -60,7 +60,7 @@ def propose_rounds(row: RowRun) -> Proposal:
         return _done(row)
     if proposal.kind != "replicate":  # which repeats a round that the others made
         row.kinds[proposal.round] = proposal.kind
-    depth = "whole" if _shows_late(row) or row_fails_late(row.cells) else proposal.depth
+    depth = "whole" if row_fails_late(row.cells) or _shows_late(row) else proposal.depth
     return replace(proposal, depth=depth, shortens=True)
 
 
