@@ -194,8 +194,9 @@ def _failures_by_name(
 
 @dataclass(frozen=True, kw_only=True)
 class Frequency:
-    """Where a failure is more frequent than elsewhere: the positions that are `certain`, the `likeliest` ones, and
-    those that are `possible`, all without a gap. `p_same` is the probability that it comes as often in all versions."""
+    """The positions in which a failure is more frequent than elsewhere: those that are `certain`, the `likeliest` ones,
+    and those that are `possible`, all without a gap. `p_same` is the probability that it comes as often in all
+    versions."""
 
     certain: range
     likeliest: range
@@ -266,11 +267,18 @@ def _named_place(chances: Floats) -> tuple[int, int]:
     return first, end - 1
 
 
+def _frequencies(
+    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
+) -> list[tuple[Sequence[int], Frequency]]:
+    """Return, for each failure that is more frequent somewhere, how often it comes in each version, and where."""
+    fine, counts = _failures_by_name(cells, trials)
+    return [(own, seen) for own in counts.values() if (seen := _frequency(own, fine)) is not None]
+
+
 def perhaps_frequent(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]) -> range | None:
     """Return the positions in which a failure of the other versions may be more frequent, though chance explains that,
     too; None if there are none, or if it is certain somewhere."""
-    fine, counts = _failures_by_name(cells, trials)
-    found = [(own, seen) for own in counts.values() if (seen := _frequency(own, fine)) is not None]
+    found = _frequencies(cells, trials)
     if any(seen.p_same <= DOUBT for _, seen in found):
         return None
     likely = ((own, seen.likeliest) for own, seen in found if seen.p_same <= POSSIBLE)
@@ -319,9 +327,7 @@ def wants_launches(
     told, kept = without_flakes(cells, trials)
     states = outcome_states(told)
     wanted = dict(wanted_launches(states, outliving(states, told, kept), trials, asked=trials_asked))
-    fine, counts = _failures_by_name(cells, trials)
-    doubt = [DOUBT < seen.p_same <= POSSIBLE for own in counts.values() if (seen := _frequency(own, fine)) is not None]
-    if told is cells and any(doubt):
+    if told is cells and any(DOUBT < seen.p_same <= POSSIBLE for _, seen in _frequencies(cells, trials)):
         why = "it fails, as other versions do, in too few launches to show whether more often"
         launches = [sum(trial.measured for trial in version) for version in trials]
         failing = [at for at, cell in enumerate(cells) if 0 < cell.failed < launches[at] < trials_asked.most]
