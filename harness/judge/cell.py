@@ -315,8 +315,7 @@ def _made(launch: JudgedTrial) -> str:
     trial, steps = launch.trial, launch.steps
     if not steps:
         return "no step was seen"
-    durations = None if trial.trace is None else trial.trace.column("step_s")
-    if durations is None or not np.isfinite(durations).any():
+    if trial.figures("step_s") is None:
         return f"it ended after {steps} {plural('sample', steps)}"
     return f"it made {steps} {plural('step', steps)}"
 

@@ -29,7 +29,7 @@ class WhenReady(FromFile):
 
 @dataclass(frozen=True, kw_only=True)
 class Expect(FromFile):
-    """What a reply must have to be no failure. Without it, a status from 200 to 299 is enough."""
+    """The conditions under which a reply is no failure. Without any, a status from 200 to 299 is enough."""
 
     status: Annotated[forms.Whole | None, forms.Within(least=100, most=599)] = None
     """The status, such as 201."""

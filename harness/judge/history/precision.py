@@ -66,7 +66,7 @@ SURE = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Rise:
-    """How far a version's level is above the level that it is compared with, a log, and the margin of its bounds."""
+    """The rise of a version's level over the level that it is compared with, a log, and the margin of its bounds."""
 
     size: float
     margin: float

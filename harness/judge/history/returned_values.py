@@ -266,12 +266,9 @@ class _Metric:
     def exact(self) -> Sequence[Floats | None]:
         """Return the numbers of each version of which all launches that have any, at least AGREE, have the same. If
         they are the same in all launches of all versions, those of one launch are enough."""
-        known, every = self.known, [values for own in self.known for values in own]
-        enough = 1 if all(same_values(every[0], other) for other in every[1:]) and len(every) >= AGREE else AGREE
-        return [
-            own[0] if len(own) >= enough and all(same_values(own[0], other) for other in own[1:]) else None
-            for own in known
-        ]
+        every = list(chain(*self.known))
+        enough = 1 if len(every) >= AGREE and _are_same(every) else AGREE
+        return [own[0] if len(own) >= enough and _are_same(own) else None for own in self.known]
 
     @cached_property
     def is_noisy(self) -> bool:
@@ -282,14 +279,14 @@ class _Metric:
     def needs_launches(self) -> bool:
         """Return whether more launches that have the number may change what is told: its levels differ by more than the
         limit, or versions have other numbers that may be exact, which AGREE launches of each version show."""
-        every = [values for own in self.known for values in own]
+        every = list(chain(*self.known))
         levels = [float(np.mean([late_value(values) for values in own])) for own in self.known if own]
         limit = math.inf if self.rule is None or self.rule.rule == "equal" else self.rule.limit
         if levels and np.ptp(levels) > limit * max(map(abs, levels)):
             return True
         may_be_exact = not self.is_noisy and (self.rule is not None or any(own is not None for own in self.exact))
         is_shown = len(every) >= AGREE * len(levels)
-        return may_be_exact and not is_shown and not all(same_values(every[0], other) for other in every[1:])
+        return may_be_exact and not is_shown and not _are_same(every)
 
     @cached_property
     def largest(self) -> float:
@@ -698,6 +695,11 @@ def _rows(trial: Trial, name: str, *, last: float) -> Floats:
     if not _has_steps(trial) or math.isinf(last):
         return values[np.isfinite(values)][-1:]
     return values[: int(np.searchsorted(trial.trace.step, last, side="right"))]
+
+
+def _are_same(every: Sequence[Floats]) -> bool:
+    """Return whether launches have the same numbers."""
+    return all(same_values(every[0], other) for other in every[1:])
 
 
 def _has_steps(trial: Trial) -> bool:
