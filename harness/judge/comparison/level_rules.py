@@ -78,12 +78,8 @@ MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
 """Level signals that may be zero (no items); for any other signal zero means that nothing was recorded."""
 NOTHING = 1e-9
 """Stand-in for a figure of zero, which has no logarithm: no items at all, a setup that took no time."""
-HARDLY = SIGNALS["output"].least / 10
-"""Output below this, in B/step, counts as this much. It is far below the smallest change that
-counts, so that this change also counts for a version that prints hardly anything.
-"""
 LEAST_OF_A_RUN = 16384.0
-"""Output of a whole run without steps below this, in bytes, counts as this much."""
+"""Output of a whole run without steps below this, in bytes, counts as this much: one line may double it."""
 LEAST_MOVED_IN_A_RUN = float(8 << 20)
 """The same for the bytes that a whole run reads or writes: the packages that it imports are among them."""
 EXACT = frozenset({"image_size"})
@@ -159,12 +155,6 @@ def launch_figure_of(name: str, launches: Launches) -> LaunchFigure:
     return positive
 
 
-def median_step_s(trace: Trace, common: int) -> float | None:
-    """Return the median step time after the warm-up, in seconds."""
-    settled = settled_step_s(trace, common)
-    return float(np.median(settled)) if len(settled) else None
-
-
 # ---------------------------------------------------------------- launches that took turns
 #
 # Of live launches of a round, one makes steps at a time. Within a cycle, in which each of them had a slice, all had
@@ -192,25 +182,28 @@ def preferred(launches: Sequence[list[Trial]]) -> list[list[Trial]]:
 
 
 Rows = npt.NDArray[np.intp]
-CycleFigure = Callable[[Trace, Rows], float]
-"""Returns the figure (s) of the chosen rows of a trace; NaN if they have none."""
+RowsFigure = Callable[[Trace, Rows], float]
+"""Returns the figure of the chosen rows of a trace; NaN if they have none."""
 
 
-def median_slice_s(trace: Trace, rows: Rows, column: str = "step_s") -> float:
+def median_s(trace: Trace, rows: Rows, column: str = "step_s") -> float:
     """Return the median step time, or that of another column; NaN if the rows have none."""
     values = trace.columns[column][rows] if column in trace.columns else np.empty(0)
     finite = values[np.isfinite(values)]
     return float(np.median(finite)) if len(finite) else math.nan
 
 
-def seconds_per_item(trace: Trace, rows: Rows) -> float:
-    """Return the time of these steps for each item that they returned."""
-    items = trace.column("items")
-    total = 0.0 if items is None else float(np.nansum(items[rows]))
-    return float(trace.columns["step_s"][rows].sum()) / total if total > 0 else math.nan
+def items_per_second(trace: Trace, rows: Rows) -> float:
+    """Return the throughput of those of these steps that returned a number of items."""
+    items, step_s = trace.column("items"), trace.column("step_s")
+    if items is None or step_s is None:
+        return math.nan
+    known = rows[np.isfinite(items[rows]) & np.isfinite(step_s[rows])]
+    total_s = float(step_s[known].sum())
+    return float(items[known].sum()) / total_s if total_s > 0 else math.nan
 
 
-def by_cycles(trials: Iterable[Trial], figure: CycleFigure, *, warm_up: float) -> Mapping[Trial, float]:
+def by_cycles(trials: Iterable[Trial], figure: RowsFigure, *, warm_up: float) -> Mapping[Trial, float]:
     """Return the figure of each launch that can be compared with others by common cycles, without the `warm_up` share
     of its steps. Unlike launches alone, which are compared over the steps that all of them made, those of a round are
     compared over all cycles that they share."""
@@ -237,7 +230,7 @@ def by_cycles(trials: Iterable[Trial], figure: CycleFigure, *, warm_up: float) -
     return figures
 
 
-def _slices(trace: Trace, figure: CycleFigure, after: float) -> Mapping[float, tuple[float, Rows]]:
+def _slices(trace: Trace, figure: RowsFigure, after: float) -> Mapping[float, tuple[float, Rows]]:
     """Return the log of the figure by cycle, and the rows of that slice."""
     step_s, cycles = trace.columns["step_s"], trace.columns["slice"]
     chosen = np.flatnonzero(np.isfinite(step_s) & np.isfinite(cycles) & (trace.step > after))
@@ -265,31 +258,26 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
     return prepare
 
 
-def _paired(
-    alone: Callable[[Trace, int], float | None], in_slices: CycleFigure, *, falls: bool = False
-) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of a figure of steps; of launches that took turns, by the cycles that they have in common."""
+def _settled(trace: Trace, common: int) -> Rows:
+    """Return the rows after the warm-up quarter of the first `common` steps."""
+    rows = _between(trace, common * WARM_UP, common)
+    return np.arange(rows.start, rows.stop)
+
+
+def _paired(figure: RowsFigure, *, absent: str) -> FigureRule:
+    """Make the rule of a figure of steps after the warm-up; of launches that took turns, by the cycles that they have
+    in common."""
+
+    def alone(trace: Trace, common: int) -> float | None:
+        value = figure(trace, _settled(trace, common))
+        return None if math.isnan(value) else value
 
     def prepare(launches: Launches) -> LaunchFigure:
         single = _of_steps(alone)(launches)
-        paired = by_cycles((each for version in launches for each in version), in_slices, warm_up=WARM_UP)
-        return lambda trial: paired[trial] ** (-1 if falls else 1) if trial in paired else single(trial)
+        paired = by_cycles((each for version in launches for each in version), figure, warm_up=WARM_UP)
+        return lambda trial: paired[trial] if trial in paired else single(trial)
 
-    return prepare
-
-
-def _median_of(column: str) -> FigureRule:
-    """Make the rule of the median of a column of times (s), which replies have that are streamed."""
-
-    def alone(trace: Trace, common: int) -> float | None:
-        settled = rows_between(trace, column, common * WARM_UP, common)
-        return float(np.median(settled)) if len(settled) else None
-
-    return FigureRule(
-        usable=is_timed,
-        prepare=_paired(alone, functools.partial(median_slice_s, column=column)),
-        absent="no reply is streamed",
-    )
+    return FigureRule(usable=is_timed, prepare=prepare, absent=absent)
 
 
 def _answered(trial: Trial) -> float | None:
@@ -333,10 +321,8 @@ def _warm_up(launches: Launches) -> LaunchFigure:
 
 def _usual_s(launches: Launches, common: int) -> list[float]:
     """Return the median step time of each version that has one, after the warm-up."""
-    medians = [
-        [own for trial in version if trial.trace is not None and (own := median_step_s(trial.trace, common))]
-        for version in launches
-    ]
+    traces = [[trial.trace for trial in version if trial.trace is not None] for version in launches]
+    medians = [[own for each in version if (own := median_s(each, _settled(each, common))) > 0] for version in traces]
     return [float(np.median(version)) for version in medians if version]
 
 
@@ -376,18 +362,6 @@ def late_spread(launches: Launches, *, steps: Steps) -> float | None:
     return math.sqrt(sum(log**2 for log in logs) / len(logs)) if logs else None
 
 
-def _throughput(trace: Trace, common: int) -> float | None:
-    """Return the throughput after the warm-up, in items per second."""
-    items, step_s = trace.column("items"), trace.column("step_s")
-    if items is None or step_s is None:
-        return None
-    settled = np.zeros(len(step_s), dtype=bool)
-    settled[_between(trace, common * WARM_UP, common)] = True
-    settled &= np.isfinite(items) & np.isfinite(step_s)
-    total_s = float(step_s[settled].sum())
-    return float(items[settled].sum()) / total_s if total_s > 0 else None
-
-
 def _rank_spread(trial: Trial) -> float | None:
     """Return the ratio of the largest own step time of a rank to the median of the others'; None for a single rank."""
     own_s = sorted(max(rank.own_s, SHORTEST_OWN_S) for rank in trial.facts.ranks if rank.own_s is not None)
@@ -417,8 +391,7 @@ def _looked_at(name: str, *, enough: float = 0.0) -> Callable[[Launches], Launch
 
 def _least_cpu(launches: Launches) -> float:
     """Return SHORTEST_CPU_S in whole runs, else per step, up to the same look as the figure; if none is common, up to
-    that of the shortest launch; without launches, over the default budget of steps.
-    """
+    that of the shortest launch; without launches, over the default budget of steps."""
     if _are_whole_runs(launches):
         return SHORTEST_CPU_S
     last = [max(looks) for version in launches for trial in version if (looks := _looks(trial, "cpu_s"))]
@@ -484,16 +457,6 @@ def _of_itself(figure: LaunchFigure) -> Callable[[Launches], LaunchFigure]:
     return lambda launches: figure
 
 
-def _fact(name: str) -> LaunchFigure:
-    """Make the figure that the agent reported under this name about the start of the launch."""
-
-    def fact(trial: Trial) -> float | None:
-        value: float | None = getattr(trial.facts, name)
-        return value
-
-    return fact
-
-
 def _output(launches: Launches) -> LaunchFigure:
     """Make the figure of the bytes printed per step; in the whole run if all launches are whole runs without steps."""
     is_whole = _are_whole_runs(launches)
@@ -506,15 +469,10 @@ def _output(launches: Launches) -> LaunchFigure:
     return figure
 
 
-def _least_moved(launches: Launches) -> float:
-    """Return the least bytes that are compared: a fraction of the smallest change that counts; for whole runs without
-    steps, what an interpreter reads at its start."""
-    return LEAST_MOVED_IN_A_RUN if _are_whole_runs(launches) else SIGNALS["bytes_read"].least / 10
-
-
-def _least_output(launches: Launches) -> float:
-    """Return HARDLY; for whole runs without steps, in which one line may double it, LEAST_OF_A_RUN."""
-    return LEAST_OF_A_RUN if _are_whole_runs(launches) else HARDLY
+def _least(name: str, of_run: float) -> Callable[[Launches], float]:
+    """Make the `least` of an amount of bytes: far below the smallest change that counts, so that this change also
+    counts for a version that has hardly any; in whole runs without steps, `of_run`."""
+    return lambda launches: of_run if _are_whole_runs(launches) else SIGNALS[name].least / 10
 
 
 def _are_whole_runs(launches: Launches) -> bool:
@@ -537,8 +495,14 @@ def why_end_is_hidden(name: str, trial: Trial) -> str:
     return "it ends too soon for its samples to show its end" if trial.run_s < SAMPLED_S else ""
 
 
-def _at_the_end(name: str, *counted: str) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of a signal, the sum of these counts at the end of whole runs, if growth cannot be judged in
+def _moved(name: str) -> FigureRule:
+    """Make the rule of the bytes that steps read or write."""
+    least = _least("bytes_read", of_run=LEAST_MOVED_IN_A_RUN)
+    return FigureRule(usable=is_clean, prepare=_looked_at(name), any_round=True, least=least)
+
+
+def _at_the_end(name: str, *counted: str) -> FigureRule:
+    """Make the rule of a signal that is the sum of these counts at the end of whole runs, if growth cannot be judged in
     some."""
 
     def prepare(launches: Launches) -> LaunchFigure:
@@ -552,7 +516,10 @@ def _at_the_end(name: str, *counted: str) -> Callable[[Launches], LaunchFigure]:
 
         return figure
 
-    return prepare
+    return FigureRule(
+        usable=is_clean, prepare=prepare, any_round=True, least=lambda launches: SIGNALS[name].least / 2,
+        absent="only growth with its steps is judged", of_whole_runs=True,
+    )  # fmt: skip
 
 
 def _of_a_warm_start(figure: LaunchFigure, absent: str = "not measured", *, least_s: float = 0.0) -> FigureRule:
@@ -565,9 +532,7 @@ def _of_a_warm_start(figure: LaunchFigure, absent: str = "not measured", *, leas
 
 
 RULES: Mapping[str, FigureRule] = {
-    "step_time": FigureRule(
-        usable=is_timed, prepare=_paired(median_step_s, median_slice_s), absent="there are no steps to time"
-    ),
+    "step_time": _paired(median_s, absent="there are no steps to time"),
     "late_step_time": FigureRule(
         usable=is_whole, prepare=_of_steps(_late_ratio), absent="no launch of the whole budget was long enough"
     ),
@@ -583,25 +548,21 @@ RULES: Mapping[str, FigureRule] = {
     "run_time": _of_a_warm_start(
         lambda trial: trial.run_s if trial.ended_well else None, "it did not run to its own end"
     ),
-    "throughput": FigureRule(
-        usable=is_timed,
-        prepare=_paired(_throughput, seconds_per_item, falls=True),
-        absent="the scenario returns no `items`",
-    ),
-    "first_token": _median_of("first_token_s"),
-    "token_time": _median_of("token_s"),
+    "throughput": _paired(items_per_second, absent="the scenario returns no `items`"),
+    "first_token": _paired(functools.partial(median_s, column="first_token_s"), absent="no reply is streamed"),
+    "token_time": _paired(functools.partial(median_s, column="token_s"), absent="no reply is streamed"),
     "errors": FigureRule(usable=is_clean, prepare=_of_itself(_answered), any_round=True, absent="it is no server"),
     "ready_time": _of_a_warm_start(
         lambda trial: trial.facts.setup_s if trial.facts.step_kind == "request" else None,
         "it is no server",
         least_s=SHORTEST_S,
     ),
-    "start_time": _of_a_warm_start(_fact("start_s"), least_s=SHORTEST_S),
+    "start_time": _of_a_warm_start(lambda trial: trial.facts.start_s, least_s=SHORTEST_S),
     "setup_time": _of_a_warm_start(
         lambda trial: None if trial.facts.step_kind == "request" else trial.facts.setup_s,
         "a command or a program has no separate setup",
     ),
-    "first_step": _of_a_warm_start(_fact("first_step_s"), "no step was timed"),
+    "first_step": _of_a_warm_start(lambda trial: trial.facts.first_step_s, "no step was timed"),
     "warm_up": FigureRule(
         usable=is_timed,
         prepare=_warm_up,
@@ -609,7 +570,7 @@ RULES: Mapping[str, FigureRule] = {
         absent="too few steps",
     ),
     "end_time": _of_a_warm_start(
-        lambda trial: _fact("end_s")(trial) if trial.ended_well else None,
+        lambda trial: trial.facts.end_s if trial.ended_well else None,
         "no launch ended by itself after its last step",
         least_s=SHORTEST_S,
     ),
@@ -618,27 +579,13 @@ RULES: Mapping[str, FigureRule] = {
     "pool_peak": FigureRule(
         usable=is_clean, prepare=_peak_of("pool_peak", inside="gpu_pool_peak_kib"), absent="no GPU pool"
     ),
-    "output": FigureRule(usable=is_clean, prepare=_output, any_round=True, least=_least_output),
-    "bytes_read": FigureRule(usable=is_clean, prepare=_looked_at("bytes_read"), any_round=True, least=_least_moved),
-    "bytes_written": FigureRule(
-        usable=is_clean, prepare=_looked_at("bytes_written"), any_round=True, least=_least_moved
+    "output": FigureRule(
+        usable=is_clean, prepare=_output, any_round=True, least=_least("output", of_run=LEAST_OF_A_RUN)
     ),
-    "held": FigureRule(
-        usable=is_clean,
-        prepare=_at_the_end("held", "open_files", "threads", "processes", "zombies"),
-        any_round=True,
-        least=lambda launches: SIGNALS["held"].least / 2,
-        absent="only growth with its steps is judged",
-        of_whole_runs=True,
-    ),
-    "left": FigureRule(
-        usable=is_clean,
-        prepare=_at_the_end("left", "disk", "shm"),
-        any_round=True,
-        least=lambda launches: SIGNALS["left"].least / 2,
-        absent="only growth with its steps is judged",
-        of_whole_runs=True,
-    ),
+    "bytes_read": _moved("bytes_read"),
+    "bytes_written": _moved("bytes_written"),
+    "held": _at_the_end("held", "open_files", "threads", "processes", "zombies"),
+    "left": _at_the_end("left", "disk", "shm"),
     "image_size": FigureRule(
         usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True
     ),

@@ -13,7 +13,6 @@ import pytest
 
 from harness.judge.cell import more_launches
 from harness.judge.comparison.compared_levels import Compared
-from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import Rise, differs_late
 from harness.judge.row import with_remedy
@@ -387,7 +386,7 @@ def test_what_hardly_prints_shows_what_was_measured() -> None:
     ]
     values = [cell.signals["output"].value for cell in shown(trials)]
     assert values == pytest.approx([size / 1000 for size in sizes])
-    assert of_row(trials).levels("output")[0][0] == pytest.approx(HARDLY)
+    assert of_row(trials).levels("output")[0][0] == pytest.approx(SIGNALS["output"].least / 10)
 
 
 def test_steps_far_shorter_than_their_measurement_accuse_no_version() -> None:

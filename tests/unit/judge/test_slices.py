@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from harness.judge.comparison.compared_levels import modes_of
-from harness.judge.comparison.level_rules import by_cycles, median_slice_s
+from harness.judge.comparison.level_rules import by_cycles, median_s
 from harness.judge.comparison.round_tables import level_columns, level_table, pair_differences
 from harness.judge.history.precision import wants_round
 from harness.model import Limits, Look, Steps, Trace, Trial, Trials
@@ -155,7 +155,7 @@ def test_a_launch_of_a_few_steps_ends_no_sweep() -> None:
     one, other = launches(1.0, 1.0, rng=np.random.default_rng(1))
     assert one.trace is not None
     one.trace.columns["step_s"][:] = np.nan
-    assert by_cycles([one, other], median_slice_s, warm_up=0.25) == {}
+    assert by_cycles([one, other], median_s, warm_up=0.25) == {}
 
 
 def test_two_modes_show_in_slices_on_a_host_whose_pace_hides_them() -> None:
