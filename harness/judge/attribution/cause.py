@@ -5,35 +5,23 @@ The cause follows from the table of images × lanes (`image_or_gpu`), the params
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.judge.attribution.clean_rows import LaneOfVariant, RowStates, with_clean_rows
 from harness.judge.attribution.group_faults import Fault, alike, faults_of
-from harness.judge.attribution.image_or_gpu import (
-    Square,
-    SquareAnswer,
-    SquareCell,
-    answer,
-    episodes_in,
-    metric_of,
-    model_of,
-    row_states,
-    signs,
-)
+from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, SquareCell, answer, model_of
 from harness.judge.attribution.param_rules import find_rule
+from harness.judge.attribution.row_states import LaneOfVariant, RowStates, SignInRows, metric_of, signs
 from harness.judge.comparable import software
 from harness.judge.history.transitions import FailureName
 from harness.judge.launches import AGREE
 from harness.model import (
-    FAILURES,
     GOOD,
     Attribution,
     Cell,
     CellResult,
     CellVerdict,
-    Episode,
     Finding,
     Install,
     Lane,
@@ -43,7 +31,6 @@ from harness.model import (
     grouped,
     signal_of,
 )
-from harness.model.attributed import Sign
 
 
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
@@ -58,47 +45,27 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
     for (series, scenario), rows in rows_of.items():
         own = [finding for finding in findings if (finding.series, finding.variant.scenario.name) == (series, scenario)]
         for sign in signs(own):
-            seen = {(row.variant, row.lane): row_states(row, known, own, sign=sign) for row in rows}
-            states = with_clean_rows(rows, seen, known, own, sign=sign)
-            for faults in _faults(rows, states, known, own, sign=sign):
-                group = _Group(
-                    plan=plan, rows=rows, known=known, findings=findings, sign=sign, states=states, faults=faults
-                )
-                attributions.append(group.attribution())
+            of = SignInRows(rows=rows, known=known, findings=own, sign=sign)
+            groups = (_Group(plan=plan, findings=findings, of=of, faults=faults) for faults in alike(_faults(of)))
+            attributions += [group.attribution() for group in groups]
     return tuple(attributions)
 
 
-def _faults(
-    rows: Sequence[VersionRow],
-    states: Mapping[LaneOfVariant, RowStates],
-    known: Mapping[str, CellResult],
-    findings: Sequence[Finding],
-    *,
-    sign: Sign,
-) -> list[list[Fault]]:
-    failures = {(row.variant, row.lane): _failures(row, known) for row in rows if sign == "outcome"}
-    of: dict[Variant, dict[Lane, Sequence[Episode]]] = {}
-    for row in rows:
-        place = (row.variant, row.lane)
-        of.setdefault(row.variant, {})[row.lane] = episodes_in(row, states[place], findings, sign=sign)
-    faults = [
+def _faults(of: SignInRows) -> list[Fault]:
+    """Return the faults of each variant."""
+    lanes = grouped((row.variant, row.lane) for row in of.rows)
+    found = [
         fault
-        for variant, episodes in of.items()
+        for variant, own in lanes.items()
         for fault in faults_of(
             variant,
-            episodes,
-            {lane: states[variant, lane] for lane in episodes},
-            {lane: failures.get((variant, lane), ()) for lane in episodes},
+            {lane: of.episodes((variant, lane)) for lane in own},
+            {lane: of.states[variant, lane] for lane in own},
+            {lane: of.failures[variant, lane] for lane in own} if of.sign == "outcome" else {},
         )
-        if any(True in on_lane for on_lane in fault.states.values())  # contradictory findings have no bad version
     ]
-    return alike(faults)
-
-
-def _failures(row: VersionRow, known: Mapping[str, CellResult]) -> list[set[FailureName]]:
-    """Return what tells apart the failures that were seen in each version of a row."""
-    trials = [known[cell.id].trials if cell.id in known else () for cell in row.cells]
-    return [{trial.failed_by for trial in own if trial.end in FAILURES} for own in trials]
+    # Contradictory findings have no bad version.
+    return [fault for fault in found if any(True in states for states in fault.states.values())]
 
 
 def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
@@ -112,49 +79,48 @@ def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """One fault in the variants of a scenario that have it, with all results of the scenario in that series.
-
-    `states` holds the states of each variant on each lane, for any fault.
+    """One fault in the variants of a scenario that have it. `of`: what is known of its sign in all variants and lanes;
+    `findings`: those of the run.
     """
 
     plan: Plan
-    rows: Sequence[VersionRow]
-    known: Mapping[str, CellResult]
     findings: Sequence[Finding]
-    sign: Sign
-    states: Mapping[LaneOfVariant, RowStates]
+    of: SignInRows
     faults: Sequence[Fault]
 
     @cached_property
     def variants(self) -> list[Variant]:
         """Return the variants with this fault, in the plan's order."""
         having = {fault.variant for fault in self.faults}
-        return [variant for variant in dict.fromkeys(row.variant for row in self.rows) if variant in having]
+        return [variant for variant in dict.fromkeys(row.variant for row in self.of.rows) if variant in having]
 
     @cached_property
     def places(self) -> dict[LaneOfVariant, RowStates]:
         """Return the states by variant and lane: for this fault, or, in variants without it, for any fault."""
         own = {(fault.variant, lane): on_lane for fault in self.faults for lane, on_lane in fault.states.items()}
-        return {**self.states, **own}
+        return {**self.of.states, **own}
 
     def attribution(self) -> Attribution:
         square = self._square()
         result = answer(square)
-        series, versions = self.rows[0].series, [cell.image.version for cell in self.rows[0].cells]
-        asked = len({row.variant for row in self.rows})
+        asked = len({row.variant for row in self.of.rows})
         bad, good, unknown, otherwise = self._sides(square)
         rule = find_rule(bad, good, unknown, otherwise=otherwise) if asked > 1 else None
-        lanes = square.lanes
+        lanes, versions = square.lanes, list(self.of.order)
         bad_lanes = [lanes[place] for place in sorted(result.bad)]
         images = tuple(versions[image] for image in square.images if square.lanes_at(image, True))
-        states = {place: own for place, own in self.places.items() if place[0] in self.variants}
+        episodes = {fault.variant: fault.episodes for fault in self.faults}
+        having = self._cells({place: own for place, own in self.places.items() if place[0] in self.variants}, True)
+        layers = {cell.verdict.layer for cell in having if self.of.sign == "memory"}
         return Attribution(
-            series=series.name,
+            series=self.of.rows[0].series.name,
             scenario=self.variants[0].scenario.name,
-            metric=metric_of(self.sign),
+            metric=metric_of(self.of.sign),
             cause=result.cause,
             variants=tuple(self.variants),
-            episodes=tuple(self._episodes(bad_lanes)),
+            episodes=tuple(
+                each for variant in self.variants for lane in bad_lanes for each in episodes[variant].get(lane, ())
+            ),
             bad_lanes=tuple(bad_lanes),
             good_lanes=tuple(lanes[place] for place in sorted(result.good)),
             open_lanes=(
@@ -168,49 +134,42 @@ class _Group:
             doubt=result.doubt,
             rule=rule,
             unruly=asked > 1 and rule is None,
-            layer=self._layer(),
+            layer=layers.pop() if len(layers) == 1 else None,  # on which all bad cells agree
             controls=tuple(self._controls(bad_lanes, images)),
             missing=self._missing(square, result),
-            machines=tuple(dict.fromkeys(machine for machine in self._where(states, True) if machine)),
+            machines=tuple(dict.fromkeys(cell.machine for cell in having if cell.machine)),
             suspect=self._suspect(),
             software=square.software_of(result.bad, result.good),
         )
 
-    def _software(self, lane: Lane) -> dict[str, str]:
-        """Return the driver and the kernel of a lane's machine, as its GPUs and launches report them."""
-        cells = (cell for row in self.rows if row.lane == lane for cell in row.cells if cell.id in self.known)
-        trials = (trial for cell in cells for trial in self.known[cell.id].trials)
-        return software((gpu.driver for gpu in lane.gpus), (trial.fingerprint.get("kernel") for trial in trials))
+    def _cells(self, states: Mapping[LaneOfVariant, RowStates], state: bool) -> list[CellResult]:
+        """Return the cells with this state, as far as they are known."""
+        pairs = (zip(self.of.cells[place], own, strict=True) for place, own in states.items())
+        return [cell for row in pairs for cell, own in row if own is state and cell is not None]
 
     def _suspect(self) -> str:
         """Return the machine of a pool that may itself be at fault, or "": every cell on it is bad, and every bad cell
         is on it. Each row runs on a single machine, so the fault of a machine looks like one of the params of its rows.
         """
-        bad, good = set(self._where(self.states, True)), set(self._where(self.states, False)) - {""}
+        bad, good = ({cell.machine for cell in self._cells(self.of.states, state)} for state in (True, False))
+        good -= {""}  # of a host that is no pool
         return bad.pop() if len(bad) == 1 and good and not bad & good else ""
-
-    def _where(self, states: Mapping[LaneOfVariant, RowStates], state: bool) -> Iterator[str]:
-        """Yield the machine of each cell with this state; "" for a cell whose host is not a pool."""
-        for row in self.rows:
-            for cell, own in zip(row.cells, states.get((row.variant, row.lane), ()), strict=False):
-                if own is state and cell.id in self.known:
-                    yield self.known[cell.id].machine
-
-    def _episodes(self, lanes: Sequence[Lane]) -> Iterator[Episode]:
-        of = {fault.variant: fault.episodes for fault in self.faults}
-        for variant in self.variants:
-            for lane in lanes:
-                yield from of[variant].get(lane, ())
 
     def _square(self) -> Square:
         """Merge the states of the variants with this fault, which do not contradict each other, into one square."""
-        lanes = list(dict.fromkeys(row.lane for row in self.rows))
-        merged = []
-        for lane in lanes:
-            own = [self.places[variant, lane] for variant in self.variants if (variant, lane) in self.places]
-            width = len(self.rows[0].cells)
-            merged.append([next((one[n] for one in own if one[n] is not None), None) for n in range(width)])
-        return Square(lanes=lanes, states=merged, software=[self._software(lane) for lane in lanes])
+        lanes = list(dict.fromkeys(row.lane for row in self.of.rows))
+        rows = [[self.places[each, lane] for each in self.variants if (each, lane) in self.places] for lane in lanes]
+        states = [
+            [next((one[n] for one in own if one[n] is not None), None) for n in range(len(self.of.order))]
+            for own in rows
+        ]
+        return Square(lanes=lanes, states=states, software=[self._software(lane) for lane in lanes])
+
+    def _software(self, lane: Lane) -> dict[str, str]:
+        """Return the driver and the kernel of a lane's machine, as its GPUs and launches report them."""
+        cells = [cell for place, own in self.of.cells.items() if place[1] == lane for cell in own if cell is not None]
+        kernels = (trial.fingerprint.get("kernel") for cell in cells for trial in cell.trials)
+        return software((gpu.driver for gpu in lane.gpus), kernels)
 
     def _sides(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant], list[Variant]]:
         """Return the variants that have this fault or show it beside another failure, those that are good where these
@@ -218,62 +177,38 @@ class _Group:
         """
         having, good, unknown, otherwise = list(self.variants), list[Variant](), list[Variant](), list[Variant]()
         bad = [(lane, image) for lane in range(len(square.lanes)) for image in square.images_of(lane, True)]
-        new = self._new_failures(square)
-        for variant in dict.fromkeys(row.variant for row in self.rows):
-            on_lanes = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
-            states = {own[image] for lane, image in bad if (own := on_lanes[lane]) is not None}
+        every, is_failure = list(dict.fromkeys(row.variant for row in self.of.rows)), self.of.sign == "outcome"
+        # The failures of the versions with this fault that no variant has in the versions without it.
+        new = self._failures_in(self.variants, square, True) - self._failures_in(every, square, False)
+        for variant in every:
             if variant in self.variants:
                 continue
-            is_apart = True in states and self.sign != "outcome"  # failures that began apart may still be one
-            is_seen = bool(new and new & self._failures_in({variant}, square, True))
+            on_lanes = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
+            states = {own[image] for lane, image in bad if (own := on_lanes[lane]) is not None}
+            is_apart = True in states and not is_failure  # failures that began apart may still be one
+            is_seen = is_failure and not new.isdisjoint(self._failures_in([variant], square, True))
             (good if False in states else otherwise if is_apart else having if is_seen else unknown).append(variant)
         return having, good, unknown, otherwise
 
-    def _new_failures(self, square: Square) -> set[FailureName]:
-        """Return the failures of the versions with this fault that no variant has in the versions without it."""
-        if self.sign != "outcome":
-            return set()
-        every = {row.variant for row in self.rows}
-        return self._failures_in(set(self.variants), square, True) - self._failures_in(every, square, False)
-
-    def _failures_in(self, variants: Set[Variant], square: Square, state: bool) -> set[FailureName]:
+    def _failures_in(self, variants: Sequence[Variant], square: Square, state: bool) -> set[FailureName]:
         """Return the failures of these variants in the versions that have this state on a lane."""
-        return {
-            name
-            for row in self.rows
-            if row.variant in variants
-            for at, names in enumerate(_failures(row, self.known))
-            if square.states[square.lanes.index(row.lane)][at] is state
-            for name in names
-        }
+        rows = ((square.lanes.index(lane), own) for (each, lane), own in self.of.failures.items() if each in variants)
+        return {name for lane, own in rows for at in square.images_of(lane, state) for name in own[at]}
 
     def _not_planned(self) -> Iterator[Lane]:
         """Yield a lane for each host of the matrix that this run left out."""
-        planned = {row.lane.host.name for row in self.rows}
+        planned = {row.lane.host.name for row in self.of.rows}
         allowed = self.variants[0].scenario.hosts
         for host in self.plan.matrix.hosts:
             if host.name not in planned and host.name in (allowed or (host.name,)):
                 yield Lane(host=host)
-
-    def _layer(self) -> str | None:
-        """Return the layer on which all bad cells of a leak agree, or None."""
-        if self.sign != "memory":
-            return None
-        layers = {
-            self.known[cell.id].verdict.layer
-            for row in self.rows
-            if row.variant in self.variants
-            for cell, state in zip(row.cells, self.places[row.variant, row.lane], strict=True)
-            if state
-        }
-        return layers.pop() if len(layers) == 1 else None
 
     def _controls(self, lanes: Sequence[Lane], versions: Collection[str]) -> Iterator[str]:
         """Yield the scenarios of the series that are good in every cell on all these lanes, have no finding there, and
         ran each variant in at least one of the bad `versions`. Findings matter because a cell that is good by itself
         may still be worse than the one before.
         """
-        series = self.rows[0].series.name
+        series = self.of.rows[0].series.name
         worse = {finding.variant.scenario.name for finding in self.findings if finding.lane in lanes}
         others = grouped(
             (row.variant.scenario.name, row)
@@ -287,7 +222,7 @@ class _Group:
 
     def _stays_good(self, row: VersionRow, versions: Collection[str]) -> bool:
         """Return whether every cell that could run is good in this fault's signal, including one of these versions."""
-        known = [entry for cell in row.cells if (entry := self.known.get(cell.id)) is not None]
+        known = [entry for cell in row.cells if (entry := self.of.known.get(cell.id)) is not None]
         ran = [entry for entry in known if entry.verdict.verdict not in ("untested", "incompatible")]
         failed = any(entry.problem and entry.cell.image.version in versions for entry in known)
         seen = any(entry.cell.image.version in versions for entry in ran)
@@ -295,7 +230,7 @@ class _Group:
 
     def _is_good(self, verdict: CellVerdict) -> bool:
         """Return whether a cell is good, and was judged for this fault's signal in enough launches."""
-        metric = metric_of(self.sign)
+        metric = metric_of(self.of.sign)
         signal = verdict.signals.get(metric)
         looked = not verdict.signals or (signal is not None and signal.seen == "good")
         is_small = signal_of(metric).kind == "growth" and verdict.grows_slowly(metric)
@@ -306,7 +241,7 @@ class _Group:
         come after cells that were not launched, and cells that the matrix excludes come last.
         """
         cells = [cell for place in result.wanted if (cell := self._cell(square, place)) is not None]
-        launched = {name for name, entry in self.known.items() if entry.verdict.trials >= AGREE}
+        launched = {name for name, entry in self.of.known.items() if entry.verdict.trials >= AGREE}
         return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, cell.id in launched))[:1])
 
     def _cell(self, square: Square, place: SquareCell) -> Cell | None:
@@ -314,11 +249,11 @@ class _Group:
         state is known, for example because another fault hides this one.
         """
         lane, image = place
-        rows = {row.variant: row for row in self.rows if row.lane == square.lanes[lane]}
+        rows = {row.variant: row for row in self.of.rows if row.lane == square.lanes[lane]}
         variant = next((variant for variant in self.variants if variant in rows), None)
-        if variant is None or self.states[variant, square.lanes[lane]][image] is not None:
+        if variant is None or self.of.states[variant, square.lanes[lane]][image] is not None:
             return None
         cell = rows[variant].cells[image]
-        entry, needs_install = self.known.get(cell.id), cell.lane.host.can.makes_environments
+        entry, needs_install = self.of.known.get(cell.id), cell.lane.host.can.makes_environments
         is_incompatible = entry is not None and entry.verdict.verdict == "incompatible"
         return None if is_incompatible or (needs_install and not isinstance(cell.image.source, Install)) else cell

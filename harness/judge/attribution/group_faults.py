@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from harness.judge.attribution.clean_rows import RowStates
+from harness.judge.attribution.row_states import RowStates
 from harness.judge.history.transitions import FailureName
-from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Interval, Lane, Variant, grouped, signal_of
-from harness.model.attributed import Bounds, Order, episodes_of, met, mostly_fixed, sign_of
+from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped, signal_of
+from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,48 +47,33 @@ def faults_of(
     Episodes that may have begun at the same version, with the same effect, are linked first; then those of one size or
     failure that share a version. No fault has two episodes in the same version of a lane: they are two faults.
     """
-    placed = [_Placed(lane, episode, _rise(episode, own)) for lane, own in episodes.items() for episode in own]
-    pairs = [(one, other) for one, other in itertools.combinations(placed, 2) if one.lane != other.lane]
-    links = sorted((pair for pair in pairs if _begin_alike(*pair)), key=lambda pair: pair[0].since != pair[1].since)
-    links += [pair for pair in pairs if _shares(*pair, failures=failures)]
-    group_of = {each: [each] for each in placed}
+    rises = {episode: _rise(episode, own) for own in episodes.values() for episode in own}
+    pairs = [pair for pair in itertools.combinations(rises, 2) if pair[0].finding.lane != pair[1].finding.lane]
+    alike = {pair for pair in pairs if _are_alike(*(rises[each] for each in pair))}
+    begun = [pair for pair in pairs if _begin_alike(*pair, alike=pair in alike)]
+    links = sorted(begun, key=lambda pair: pair[0].since != pair[1].since)
+    links += [pair for pair in pairs if _share(*pair, alike=pair in alike, failures=failures)]
+    group_of = {each: [each] for each in rises}
     for one, other in links:
         both = [*group_of[one], *group_of[other]]
-        if group_of[one] is not group_of[other] and not _doubled(both):
+        is_doubled = any(a.finding.lane == b.finding.lane and _meet(a, b) for a, b in itertools.combinations(both, 2))
+        if group_of[one] is not group_of[other] and not is_doubled:
             group_of |= dict.fromkeys(both, both)
     groups = {id(group): group for group in group_of.values()}
     return [_fault(variant, group, states) for group in groups.values()]
 
 
-@dataclass(frozen=True, eq=False)
-class _Placed:
-    """An episode on its lane. `rise`: by how much its growth exceeds that of the episode which it makes worse, at least
-    and at most, per step; None if it is no growth."""
-
-    lane: Lane
-    episode: Episode
-    rise: Interval | None
-
-    @property
-    def since(self) -> Bounds | None:
-        return self.episode.since
-
-    @property
-    def unit(self) -> str:
-        effect = self.episode.finding.effect
-        return "" if effect is None else effect.unit
-
-
-def _rise(episode: Episode, on_lane: Sequence[Episode]) -> Interval | None:
+def _rise(episode: Episode, on_lane: Sequence[Episode]) -> Effect | None:
+    """Return by how much the growth of an episode exceeds that of the one which it makes worse, at least and at most;
+    None if it is no growth."""
     effect = episode.finding.effect
     if signal_of(episode.finding.metric).kind != "growth" or effect is None:
         return None
-    milder = next(
-        (one.finding.effect for one in on_lane if one.depth == episode.depth - 1 and _meet(one, episode)), None
-    )
+    others = (one.finding.effect for one in on_lane if one.depth == episode.depth - 1 and _meet(one, episode))
+    milder = next(others, None)
     least, most = effect.bounds
     low, high = (0.0, 0.0) if milder is None else milder.bounds
-    return max(least - high, 0.0), max(most - low, 0.0)
+    return replace(effect, ci=(max(least - high, 0.0), max(most - low, 0.0)))
 
 
 def _meet(one: Episode, other: Episode) -> bool:
@@ -103,63 +88,48 @@ def _turned(early: Episode, late: Episode) -> bool:
     return is_apart and any(early.states[place] and late.states[place] is False for place in early.span)
 
 
-def _begin_alike(one: _Placed, other: _Placed) -> bool:
-    """Return whether both may have begun at the same version. Growth must rise by alike rates, unless both lanes were
-    certainly good in the version before and turned bad at the same one.
+def _begin_alike(one: Episode, other: Episode, *, alike: bool) -> bool:
+    """Return whether both may have begun at the same version. Growth must rise by rates that are `alike`, unless both
+    lanes were certainly good in the version before and turned bad at the same one.
     """
     if one.since is None or other.since is None:
         return False
     (low, high), (other_low, other_high) = one.since, other.since
-    if one.since == other.since and high - low == 1 and not one.episode.from_start:
+    if one.since == other.since and high - low == 1 and not one.from_start:
         return True
-    return max(low, other_low) < min(high, other_high) and _are_alike(one, other)
+    return max(low, other_low) < min(high, other_high) and alike
 
 
-def _shares(one: _Placed, other: _Placed, *, failures: Failures) -> bool:
+def _share(one: Episode, other: Episode, *, alike: bool, failures: Failures) -> bool:
     """Return whether the episodes share a version that may be bad, and have the same depth and a failure in common, or
-    a similar size. If one lane always grew and the other one turned bad, each has a fault of its own; of failures, the
-    later one may have been there all along.
+    are `alike` in size. If one lane always grew and the other one turned bad, each has a fault of its own; of failures,
+    the later one may have been there all along.
     """
-    if one.episode.depth != other.episode.depth or not _meet(one.episode, other.episode):
+    if one.depth != other.depth or not _meet(one, other):
         return False
-    names = [_names_of(each, failures) for each in (one, other)]
+    seen = [(each.span, failures.get(each.finding.lane, ())) for each in (one, other)]
+    names = [{name for place in span if place < len(own) for name in own[place]} for span, own in seen]
     if all(names):
         return not names[0].isdisjoint(names[1])
-    return _are_alike(one, other) and not (_turned(one.episode, other.episode) or _turned(other.episode, one.episode))
+    return alike and not (_turned(one, other) or _turned(other, one))
 
 
-def _names_of(placed: _Placed, failures: Failures) -> set[FailureName]:
-    seen = failures.get(placed.lane, ())
-    return {name for place in placed.episode.span if place < len(seen) for name in seen[place]}
-
-
-def _are_alike(one: _Placed, other: _Placed) -> bool:
+def _are_alike(one: Effect | None, other: Effect | None) -> bool:
     """Return whether two growths may be one fault: they rise by rates that differ by a factor of at most ONE_FAULT, or
     whose intervals overlap. What is no growth, or has another unit, is alike.
     """
-    rises = [each.rise for each in (one, other) if each.rise is not None]
-    if len(rises) < 2 or len({each.unit for each in (one, other)}) > 1:
+    if one is None or other is None or one.unit != other.unit:
         return True
-    small, large = sorted(rises)
+    small, large = sorted((one.bounds, other.bounds))
     return small[1] >= large[0] or sum(large) <= ONE_FAULT * sum(small)
 
 
-def _doubled(group: Sequence[_Placed]) -> bool:
-    """Return whether two of the episodes are on one lane and share a version."""
-    pairs = itertools.combinations(group, 2)
-    return any(one.lane == other.lane and _meet(one.episode, other.episode) for one, other in pairs)
-
-
-def _fault(variant: Variant, group: Sequence[_Placed], states: Mapping[Lane, RowStates]) -> Fault:
-    by_lane = {lane: [each.episode for each in group if each.lane == lane] for lane in states}
+def _fault(variant: Variant, group: Sequence[Episode], states: Mapping[Lane, RowStates]) -> Fault:
+    by_lane = grouped((each.finding.lane, each) for each in sorted(group, key=lambda episode: episode.span.start))
     return Fault(
         variant=variant,
-        episodes={
-            lane: sorted(on_lane, key=lambda episode: episode.span.start)
-            for lane, on_lane in by_lane.items()
-            if on_lane
-        },
-        states={lane: _states_of(by_lane[lane], on_lane) for lane, on_lane in states.items()},
+        episodes={lane: by_lane[lane] for lane in states if lane in by_lane},
+        states={lane: _states_of(by_lane.get(lane, ()), on_lane) for lane, on_lane in states.items()},
     )
 
 
@@ -330,14 +300,13 @@ class _Sized:
         return self.episode.finding.metric
 
 
+_PLACES = {name: place for place, name in enumerate(SIGNALS)}
+
+
 def _first_cause(item: _Sized, causes: Mapping[_Sized, Sequence[_Sized]]) -> _Sized:
     while causes[item]:
-        item = min(causes[item], key=lambda cause: _place(cause.metric))
+        item = min(causes[item], key=lambda cause: _PLACES[cause.metric])
     return item
-
-
-def _place(metric: str) -> int:
-    return list(SIGNALS).index(metric)
 
 
 def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
@@ -347,7 +316,7 @@ def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -
     if not _in_reason(cause.effect, result.effect) or not _is_plausible(cause, result, known):
         return False
     mutual = _names(result.metric, cause.metric) and _in_reason(result.effect, cause.effect)
-    return not mutual or _place(cause.metric) > _place(result.metric)  # the more specific one is the cause
+    return not mutual or _PLACES[cause.metric] > _PLACES[result.metric]  # the more specific one is the cause
 
 
 def _names(cause: str, effect: str) -> bool:

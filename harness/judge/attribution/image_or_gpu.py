@@ -9,22 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from harness.judge.history.transitions import UNTOLD, bad_along
-from harness.model import (
-    FAILURES,
-    SIGNALS,
-    Cause,
-    CellResult,
-    CellVerdict,
-    Doubt,
-    Episode,
-    Finding,
-    Lane,
-    Metric,
-    VersionRow,
-    signal_of,
-)
-from harness.model.attributed import Sign, episodes_of, sign_of
+from harness.model import Cause, Doubt, Lane
 from harness.model.judged import State
 
 SquareCell = tuple[int, int]
@@ -220,88 +205,3 @@ def _what_of_lanes(square: Square, bad: set[int], clean: set[int]) -> Cause | No
     if any(len(images) < least for images in tried.values()):
         return None
     return "host" if hosts else "gpu"
-
-
-# ---------------------------------------------------------------- cell states
-
-
-_FIRST: tuple[Sign, ...] = ("outcome", "memory", "slowdown")
-
-
-def signs(findings: Sequence[Finding]) -> list[Sign]:
-    """Return the signs with a finding, in the order of the table of signals, followed by the scenario's own metrics."""
-    present = dict.fromkeys(map(sign_of, findings))
-    return [sign for sign in dict.fromkeys((*_FIRST, *SIGNALS, *present)) if sign in present]
-
-
-def metric_of(sign: Sign) -> Metric:
-    """Return the metric of a sign: `step_time` for a slowdown."""
-    return "step_time" if sign == "slowdown" else sign
-
-
-def row_states(
-    row: VersionRow, known: Mapping[str, CellResult], findings: Sequence[Finding], *, sign: Sign
-) -> tuple[State, ...]:
-    """Return the state of each image of a row, oldest first: that of the findings if the cell was judged, else None.
-
-    Findings decide because they account for the baseline and for flaky failures. The states of both sides of a finding
-    are always known. A slowdown without a finding is unknown: it may be the baseline's, or part of a leak's finding.
-    """
-    own = _of(row, findings, sign)
-    versions = [cell.image.version for cell in row.cells]
-    sides = {version for finding in own for version in (finding.before, finding.after)}
-    effects = [finding.effect for finding in findings if sign_of(finding) == sign and finding.effect is not None]
-    ratios = [effect.value for effect in effects if effect.unit == "ratio" and effect.value > 0]
-    smallest = min((max(ratio, 1 / ratio) - 1 for ratio in ratios), default=0.0)
-    judged = [
-        cell.image.version in sides
-        or (cell.id in known and _is_judged(known[cell.id].verdict, sign, smallest=smallest))
-        for cell in row.cells
-    ]
-    if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
-        return (None,) * len(judged)  # a level needs another version for comparison
-    unclear = {version for finding in own for version in finding.untestable} - sides
-    slower = [cell.id in known and sign in known[cell.id].verdict.verdicts for cell in row.cells]
-    return tuple(
-        state if ok and version not in unclear and (state or not slow) else None
-        for version, ok, slow, state in zip(versions, judged, slower, bad_along(versions, own), strict=True)
-    )
-
-
-def episodes_in(
-    row: VersionRow, states: Sequence[State], findings: Sequence[Finding], *, sign: Sign
-) -> tuple[Episode, ...]:
-    """Return the row's episodes that are not consequences, oldest first; `states` are the states of its images."""
-    versions = [cell.image.version for cell in row.cells]
-    order = {version: place for place, version in enumerate(versions)}
-    episodes = episodes_of(_of(row, findings, sign), order, states)
-    return tuple(episode for episode in episodes if not episode.finding.consequence_of)
-
-
-def _of(row: VersionRow, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
-    place = (row.series.name, row.lane, row.variant, sign)
-    return [
-        finding for finding in findings if (finding.series, finding.lane, finding.variant, sign_of(finding)) == place
-    ]
-
-
-def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
-    """Return whether a cell was judged for this sign in enough launches and, for a level, precisely enough to show a
-    change of the size `smallest`. A flat cell was judged for leaks even if the GPU's memory had too few samples, but
-    not if its memory certainly grows, only by less than the limit: it may have the same fault.
-    """
-    if verdict.provisional:
-        return False
-    failed = bool(FAILURES & set(verdict.verdicts))
-    seen = verdict.signals.get(sign)
-    if seen is not None and sign not in ("outcome", "memory"):
-        is_level = signal_of(sign).kind == "level"
-        would_show = is_level and seen.seen == "blind" and seen.visible is not None and seen.visible < smallest
-        return (seen.seen in ("good", "bad") or would_show) and not (not is_level and verdict.grows_slowly(sign))
-    if verdict.verdict in UNTOLD or sign == "outcome":
-        return verdict.verdict not in UNTOLD
-    own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)
-    if own is not None:
-        return (not failed or own in verdict.verdicts) and not (sign == "memory" and verdict.grows_slowly())
-    is_measured = sign not in ("step_time", "peak_memory") or verdict.of(sign).value is not None
-    return is_measured and not failed

@@ -1,0 +1,229 @@
+"""Tells in which versions the rows of a scenario have a sign, and in which they are clean of it. Pure.
+
+A row in which nothing was found may have the same fault as another one, just below its limit or by luck. It therefore
+contradicts an accused row only if it would have shown an effect of its size: its upper bound lies below the lower bound
+of that effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.judge.history.flaky import Evidence, chance_of_luck
+from harness.judge.history.transitions import UNTOLD, FailureName, bad_along
+from harness.model import (
+    FAILURES,
+    GOOD,
+    SIGNALS,
+    CellResult,
+    CellVerdict,
+    Effect,
+    Episode,
+    Finding,
+    Lane,
+    Metric,
+    Variant,
+    VersionRow,
+    grouped,
+    signal_of,
+)
+from harness.model.attributed import Sign, episodes_of, sign_of
+from harness.model.judged import State
+
+LUCK = 0.01
+"""Highest probability that a clean row has the failure of an accused one, and its launches missed it."""
+_FIRST: tuple[Sign, ...] = ("outcome", "memory", "slowdown")
+
+LaneOfVariant = tuple[Variant, Lane]
+RowStates = Sequence[State]
+
+
+def signs(findings: Sequence[Finding]) -> list[Sign]:
+    """Return the signs with a finding, in the order of the table of signals, followed by the scenario's own metrics."""
+    present = dict.fromkeys(map(sign_of, findings))
+    return [sign for sign in dict.fromkeys((*_FIRST, *SIGNALS, *present)) if sign in present]
+
+
+def metric_of(sign: Sign) -> Metric:
+    """Return the metric of a sign: `step_time` for a slowdown."""
+    return "step_time" if sign == "slowdown" else sign
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignInRows:
+    """One sign in the rows of a scenario and a series. `known` are the results of cells by id, `findings` those of all
+    these rows, whatever their sign. What it returns has one entry for each version, oldest first, by variant and lane.
+    """
+
+    rows: Sequence[VersionRow]
+    known: Mapping[str, CellResult]
+    findings: Sequence[Finding]
+    sign: Sign
+
+    @cached_property
+    def order(self) -> Mapping[str, int]:
+        """Return the positions of the versions."""
+        return {cell.image.version: at for at, cell in enumerate(self.rows[0].cells)}
+
+    @cached_property
+    def of_sign(self) -> Mapping[LaneOfVariant, Sequence[Finding]]:
+        """Return the findings of this sign."""
+        return grouped(((one.variant, one.lane), one) for one in self.findings if sign_of(one) == self.sign)
+
+    @cached_property
+    def cells(self) -> Mapping[LaneOfVariant, Sequence[CellResult | None]]:
+        return {(row.variant, row.lane): [self.known.get(cell.id) for cell in row.cells] for row in self.rows}
+
+    @cached_property
+    def failures(self) -> Mapping[LaneOfVariant, Sequence[set[FailureName]]]:
+        """Return what tells apart the failures that were seen."""
+        trials = {place: [() if cell is None else cell.trials for cell in own] for place, own in self.cells.items()}
+        return {
+            place: [{trial.failed_by for trial in version if trial.end in FAILURES} for version in own]
+            for place, own in trials.items()
+        }
+
+    @cached_property
+    def states(self) -> Mapping[LaneOfVariant, RowStates]:
+        """Return the states, with None for each good version that does not rule out the effect that another row has in
+        the same version."""
+        seen = {place: self._seen(place) for place in self.cells}
+        accused = [(seen[at], one) for at, own in self.of_sign.items() for one in own if one.kind != "first_fixed"]
+        told: dict[LaneOfVariant, RowStates] = {}
+        for place, row in seen.items():
+            unclear = {at for other, one in accused if other is not row for at in _unclear(row, other, one, self.order)}
+            told[place] = tuple(None if at in unclear else state for at, state in enumerate(row.states))
+        return told
+
+    def episodes(self, place: LaneOfVariant) -> tuple[Episode, ...]:
+        """Return a row's episodes that are not consequences, oldest first."""
+        found = episodes_of(self.of_sign.get(place, ()), self.order, self.states[place])
+        return tuple(episode for episode in found if not episode.finding.consequence_of)
+
+    def _seen(self, place: LaneOfVariant) -> _Row:
+        """Return a row with the states of the findings where its cells were judged, else None.
+
+        Findings decide because they account for the baseline and for flaky failures. The states of both sides of a
+        finding are always known. A slowdown without a finding is unknown: it may be the baseline's, or part of a leak's
+        finding.
+        """
+        own, sign = self.of_sign.get(place, ()), self.sign
+        verdicts = [None if cell is None else cell.verdict for cell in self.cells[place]]
+        sides = {version for finding in own for version in (finding.before, finding.after)}
+        judged = [
+            version in sides or (verdict is not None and _is_judged(verdict, sign, smallest=self._smallest))
+            for version, verdict in zip(self.order, verdicts, strict=True)
+        ]
+        if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
+            return _Row(states=(None,) * len(judged), verdicts=verdicts)  # a level needs another version for comparison
+        unclear = {version for finding in own for version in finding.untestable} - sides
+        slower = [verdict is not None and sign in verdict.verdicts for verdict in verdicts]
+        states = tuple(
+            state if ok and version not in unclear and (state or not slow) else None
+            for version, ok, slow, state in zip(self.order, judged, slower, bad_along([*self.order], own), strict=True)
+        )
+        return _Row(states=states, verdicts=verdicts)
+
+    @cached_property
+    def _smallest(self) -> float:
+        """Return the smallest change of a level that was found, a share; 0 if none was."""
+        effects = [one.effect for own in self.of_sign.values() for one in own if one.effect is not None]
+        ratios = [effect.value for effect in effects if effect.unit == "ratio" and effect.value > 0]
+        return min((max(ratio, 1 / ratio) - 1 for ratio in ratios), default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Row:
+    states: RowStates
+    verdicts: Sequence[CellVerdict | None]
+
+    def at(self, places: Iterable[int]) -> list[CellVerdict]:
+        return [verdict for place in places if (verdict := self.verdicts[place]) is not None]
+
+
+def _unclear(row: _Row, accused: _Row, finding: Finding, order: Mapping[str, int]) -> list[int]:
+    """Return the good versions of a row that are bad in the accused row, unless the row rules out its effect."""
+    since = order[finding.after]
+    bad = [at for at, state in enumerate(accused.states) if state and at >= since]
+    both = [at for at in bad if row.states[at] is False]
+    if not both:
+        return []
+    kind = signal_of(finding.metric).kind
+    if kind == "outcome" or finding.verdict == "two modes":
+        clean = _luck(row.at(both), accused.at(bad), outcome=kind == "outcome") <= LUCK
+    elif kind == "growth" and finding.effect is not None:
+        clean = all(_grows_less(each, finding.metric, finding.effect) for each in row.at(both))
+    elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
+        old = row.at([order[finding.before]])
+        clean = not old or all(_changes_less(old[0], each, finding) for each in row.at(both))
+    else:
+        clean = True
+    return [] if clean else both
+
+
+def _luck(good: Sequence[CellVerdict], bad: Sequence[CellVerdict], *, outcome: bool) -> float:
+    """Return the probability that the launches of good cells are merely lucky, given those of the bad ones. `outcome`:
+    they fail; otherwise they are slow. Good cells of which a launch failed have the failure.
+    """
+
+    def shown(cell: CellVerdict) -> tuple[int, int]:
+        """Return how many launches were bad, and of how many that could have been."""
+        return (cell.failed, cell.at_risk) if outcome else cell.of("step_time").slow or (0, cell.trials)
+
+    counts = [[shown(each) for each in cells] for cells in (good, bad)]
+    seen = [Evidence(bad=sum(bad for bad, _ in own), good=sum(every - bad for bad, every in own)) for own in counts]
+    return 1.0 if seen[0].bad else chance_of_luck([seen[1]], [seen[0]])
+
+
+def _grows_less(cell: CellVerdict, metric: Metric, effect: Effect) -> bool:
+    """Return whether a growth is certainly smaller than this effect. A count is exact, and has no interval. A cell
+    whose own memory is flat has no leak, even if the GPU's memory could not be judged.
+    """
+    signal = cell.of(metric)
+    if signal.value is None:
+        return signal.seen == "good" or (metric == "memory" and cell.verdict in GOOD)
+    return (signal.ci or (0.0, signal.value))[1] < effect.bounds[0]
+
+
+def _changes_less(old: CellVerdict, new: CellVerdict, finding: Finding) -> bool:
+    """Return whether a level certainly changes by less between two versions than the finding says."""
+    effect, before, after = finding.effect, old.of(finding.metric), new.of(finding.metric)
+    if effect is None or before.value is None or after.value is None:
+        return after.seen == "good"
+    if before.apart or after.apart:
+        return False
+    bounds = effect.bounds
+    sides = [(each.value or 0.0, each.ci or (each.value or 0.0, each.value or 0.0)) for each in (before, after)]
+    if effect.unit == "ratio":
+        if min(low for _, (low, _) in sides) <= 0 or min(bounds) <= 0:
+            return after.seen == "good"
+        bounds = math.log(bounds[0]), math.log(bounds[1])
+        sides = [(math.log(value), (math.log(low), math.log(high))) for value, (low, high) in sides]
+    least = min(map(abs, bounds)) if bounds[0] * bounds[1] > 0 else 0.0
+    more = (sides[1][0] - sides[0][0]) * (-1 if SIGNALS[finding.metric].falls else 1)
+    return more + math.hypot(*((high - low) / 2 for _, (low, high) in sides)) < least
+
+
+def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
+    """Return whether a cell was judged for this sign in enough launches and, for a level, precisely enough to show a
+    change of the size `smallest`. A flat cell was judged for leaks even if the GPU's memory had too few samples, but
+    not if its memory certainly grows, only by less than the limit: it may have the same fault.
+    """
+    if verdict.provisional:
+        return False
+    failed = bool(FAILURES & set(verdict.verdicts))
+    seen = verdict.signals.get(sign)
+    if seen is not None and sign not in ("outcome", "memory"):
+        is_level = signal_of(sign).kind == "level"
+        would_show = is_level and seen.seen == "blind" and seen.visible is not None and seen.visible < smallest
+        return (seen.seen in ("good", "bad") or would_show) and not (not is_level and verdict.grows_slowly(sign))
+    if verdict.verdict in UNTOLD or sign == "outcome":
+        return verdict.verdict not in UNTOLD
+    own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)
+    if own is not None:
+        return (not failed or own in verdict.verdicts) and not (sign == "memory" and verdict.grows_slowly())
+    is_measured = sign not in ("step_time", "peak_memory") or verdict.of(sign).value is not None
+    return is_measured and not failed
