@@ -20,7 +20,7 @@ from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING
 from harness.judge.history.changes import signal_share_of
 from harness.judge.history.precision import SURE, Rise
 from harness.judge.history.returned_values import Values
-from harness.judge.history.transitions import exact_p
+from harness.judge.history.transitions import bad_along, exact_p
 from harness.judge.launches import AGREE, shares_folders
 from harness.model import (
     GROWTHS,
@@ -381,12 +381,10 @@ def _bad_signals(findings: Sequence[Finding], order: Sequence[str], *, whole: bo
         if one.metric not in ("outcome", "memory", *GROWTHS):
             way = one.verdict if one.metric.startswith(METRIC_PREFIX) else one.p is None
             ways.setdefault((one.metric, way), []).append(one)
-    found = []
-    for (name, _), same in ways.items():
-        if whole or same[0].kind != "first_fixed":
-            begins = {one.after: one.kind != "first_fixed" for one in same}
-            bad = not begins[min(begins, key=order.index)]  # if the first one is a repair, the series begins bad
-            for version in order:
-                bad = begins.get(version, bad)
-                found += [(name, version)] if bad else []
-    return found
+    return [
+        (name, version)
+        for (name, _), same in ways.items()
+        if whole or same[0].kind != "first_fixed"
+        for version, bad in zip(order, bad_along(order, same), strict=True)
+        if bad
+    ]

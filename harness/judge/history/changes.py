@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +28,6 @@ from harness.model import (
     Limits,
     Metric,
     Noise,
-    Spread,
     log_of,
     ratio_of,
     share_of,
@@ -72,35 +71,33 @@ def find_changes(
     levels: dict[Metric, list[Change]] = {}
     for name, tables in compared.tables.items():
         if (limit := limits.of(name)) is not None:
-            told = list[set[int | None]]()
-            levels[name] = []
-            for table in tables:
-                # A change must reach the limit and exceed the lane's A/A noise.
-                least = max(log_of(name, limit), floor(noise, name, rounds=len(table.values)))
-                found = signal_changes(name, table, least=least, baseline=baseline, noise=spread_of(noise, name))
-                levels[name] = with_added(levels[name], found, told)
-                told.append({None, *table.positions})
+            least = log_of(name, limit)
+            found = (signal_changes(name, each, least=least, baseline=baseline, noise=noise) for each in tables)
+            levels[name] = of_parts(zip((each.positions for each in tables), found, strict=True))
     timed = _merged(levels.pop("step_time", []), slowdown)
     step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
 
 
-def with_added(known: Sequence[Change], found: Sequence[Change], told: Sequence[Set[int | None]]) -> list[Change]:
-    """Return the known changes of a level, and those that were found between versions that were added and the ones
-    beside them. `told`: the versions (and None) of each table of the known ones: a change between two of one table
-    would show there. A change that shows in both is between the closer versions."""
-    changes = list(known)
-    for change in found:
-        kind, begin = change.kind, _begin(change)
-        same = [each for each in changes if each.kind == kind and begin < each.after and _begin(each) < change.after]
-        if same:
-            one = same[0]
-            sides = max(one, change, key=_begin).before, min(one.after, change.after)
-            closer = change if (one.before, one.after) != sides == (change.before, change.after) else one
-            changes[changes.index(one)] = replace(closer, before=sides[0], after=sides[1])
-        elif not any({change.before, change.after} <= versions for versions in told):
-            changes.append(change)
-    return sorted(changes, key=lambda change: change.after)
+def of_parts(parts: Iterable[tuple[Sequence[int], Sequence[Change]]]) -> list[Change]:
+    """Return the changes of a level in all parts of its row, oldest first. A part is the positions that were compared
+    and the changes between them; later ones have versions that were added, and known ones beside them. A change between
+    two versions of an earlier part would show there. One that shows in several is between the closer versions."""
+    changes: list[Change] = []
+    told: list[set[int | None]] = []
+    for positions, found in parts:
+        for change in found:
+            begin, same = _begin(change), (each for each in changes if each.kind == change.kind)
+            one = next((each for each in same if begin < each.after and _begin(each) < change.after), None)
+            if one is not None:
+                sides = max(one, change, key=_begin).before, min(one.after, change.after)
+                closer = change if (one.before, one.after) != sides == (change.before, change.after) else one
+                changes[changes.index(one)] = replace(closer, before=sides[0], after=sides[1])
+            elif not any({change.before, change.after} <= versions for versions in told):
+                changes.append(change)
+        changes.sort(key=lambda change: change.after)
+        told.append({None, *positions})
+    return changes
 
 
 def _begin(change: Change) -> int:
@@ -168,14 +165,15 @@ def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = 
 
 
 def signal_changes(
-    metric: Metric, table: RoundTable, *, least: float, baseline: int | None = None, noise: Spread | None = None
+    metric: Metric, table: RoundTable, *, least: float, baseline: int | None = None, noise: Noise | None = None
 ) -> list[Change]:
     """Return the changes of a level signal by at least `least`, a log, oldest first, without those below the signal's
-    smallest amount. `noise` is the A/A noise of the lane."""
+    smallest amount, or below `noise`, the A/A noise of the lane."""
     if metric in EXACT:
         levels = exact_levels(table.values[0])
     else:
-        levels = find_levels(table.values, least=least, alpha=ALPHA, noise=noise)
+        least = max(least, floor(noise, metric, rounds=len(table.values)))
+        levels = find_levels(table.values, least=least, alpha=ALPHA, noise=spread_of(noise, metric))
     figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
     changes = []
     for shift, change in level_changes(metric, table.positions, levels, least=least, baseline=baseline):

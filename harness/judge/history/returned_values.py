@@ -23,7 +23,7 @@ from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, w
 from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
 from harness.judge.history.changepoints import find_levels, least_found, noise_within
-from harness.judge.history.changes import strictest, with_added
+from harness.judge.history.changes import of_parts, strictest
 from harness.judge.history.exact_values import (
     EXACT_LIMIT,
     LAST_DIGITS,
@@ -544,8 +544,8 @@ class _Metric:
             for place, (trials, own) in enumerate(zip(launches, rows, strict=True))
             if not self._is_other(place)
         }
-        size, places = scale(columns), list[set[int | None]]()
-        changes, observed, visible = list[Change](), list[Observed](), None
+        size, told = scale(columns), list[tuple[Sequence[int], Sequence[Change]]]()
+        observed, visible = list[Observed](), None
         for part in measured_together(launches):
             ran = [{(trial.run, trial.round) for trial in own} for own in part]
             own = {place: {at: column[at] for at in column if at in ran[place]} for place, column in columns.items()}
@@ -553,10 +553,10 @@ class _Metric:
             spread = None if table is None else noise_within(table.values)
             if table is not None and spread is not None:
                 found, seen, least = self._of_table(table, spread, size=size)
-                changes, visible = with_added(changes, found, places), least if visible is None else visible
-                observed += [each for each in seen if not any({each.before, each.after} <= one for one in places)]
-                places.append({None, *table.positions})
-        return changes, observed, visible
+                visible = least if visible is None else visible
+                observed += [each for each in seen if not any({each.before, each.after} <= {*at} for at, _ in told)]
+                told.append((table.positions, found))
+        return of_parts(told), observed, visible
 
     def _of_table(
         self, table: RoundTable, spread: Spread, *, size: float
