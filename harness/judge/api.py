@@ -149,54 +149,45 @@ class Length:
 
 
 def length_of(run: CellRun, row: Sequence[CellRun], proposal: Proposal) -> Length:
-    """Return the length of a version's next launch, and which lines are its steps. `row`: all versions."""
-    return _with_lines(_length(run, row, proposal), run, row)
+    """Return the length of a version's next launch. `row`: all versions.
+
+    Its job also says which lines of output are steps: those of the oldest version that ran. What a newer version prints
+    besides is no step; any line may be one if no version as old as this one ran.
+    """
+    length = _length(run, row, proposal)
+    as_old = itertools.takewhile(lambda other: other is not run, row)
+    ran = [trial for other in (*as_old, run) for trial in other.measured if trial.facts.told_steps]
+    if not ran or not run.cell.variant.scenario.may_count_lines:
+        return length
+    return replace(length, job={**length.job, "lines": ran[0].facts.step_shape or ""})
 
 
 def _length(run: CellRun, row: Sequence[CellRun], proposal: Proposal) -> Length:
     """Return the length of a version's next launch.
 
-    If the other versions of the row show that it is slow, its first launches end once they have shown that. The
-    launch that examines its memory has SLOW times the time of a usual version, but at least LEAST_MEMORY_S.
+    A command without steps that ends by itself, as far as its launches show, is compared by its whole run, so that each
+    launch has to make it, and is sampled until then. If the other versions of the row show that this one is slow, its
+    first launches end once they have shown that. The launch that examines its memory has SLOW times the time of a usual
+    version, but at least LEAST_MEMORY_S.
     """
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
-    all_whole = proposal.depth == "whole"
-    if _ends_by_itself(row):
+    all_whole, ran = proposal.depth == "whole", [one for each in row for one in each.measured if one.ended_well]
+    if scenario.is_sampled and (not ran or any(trial.ran_to_its_end for trial in ran)):
         as_long = math.ceil(scenario.timeout_s * SAMPLES_A_SECOND)
         return Length(whole=True, job=_job(replace(steps, budget=max(steps.budget, as_long))))
     whole = needs_whole_budget(trials, limits=limits, steps=steps, depth=proposal.depth)
     usual_s = which_launches.usual_step_s([other.measured for other in row]) if proposal.shortens else None
-    if scenario.limits.exit_only or limits.of("step_time") is None or usual_s is None:
+    if limits.exit_only or limits.of("step_time") is None or usual_s is None:
         return Length(whole=whole)
     own_s = which_launches.own_step_s(trials)
     first_s = which_launches.first_look_s(own_s, usual_s, steps)
     if first_s is None or (all_whole and own_s is None):
         return Length(whole=whole)
     if own_s is not None and (all_whole or (whole and len(trials) >= SLOW_LAUNCHES)):
-        return Length(
-            whole=True, job=_job(steps, last_s=max(LEAST_MEMORY_S, which_launches.SLOW * usual_s * steps.budget))
-        )
+        last_s = max(LEAST_MEMORY_S, which_launches.SLOW * usual_s * steps.budget)
+        return Length(whole=True, job=_job(steps, last_s=last_s))
     return Length(whole=whole and own_s is None, job=_job(steps, first_s=first_s), usual_s=usual_s, own_s=own_s)
-
-
-def _ends_by_itself(row: Sequence[CellRun]) -> bool:
-    """Return whether a command without steps ends by itself, as far as its launches show: it is compared by its whole
-    run, so that each launch has to make it, and is sampled until then."""
-    scenario = row[0].cell.variant.scenario
-    ran = [trial for run in row for trial in run.measured if trial.ended_well]
-    return scenario.is_sampled and (not ran or any(trial.ran_to_its_end for trial in ran))
-
-
-def _with_lines(length: Length, run: CellRun, row: Sequence[CellRun]) -> Length:
-    """Return the length of a launch whose job also says which lines of output are steps: those of the oldest version
-    that ran. What a newer version prints besides is no step; any line may be one if no version as old as this one ran.
-    """
-    as_old = itertools.takewhile(lambda other: other is not run, row)
-    ran = [trial for other in (*as_old, run) for trial in other.measured if trial.facts.told_steps]
-    if not ran or not run.cell.variant.scenario.may_count_lines:
-        return length
-    return replace(length, job={**length.job, "lines": ran[0].facts.step_shape or ""})
 
 
 def _job(steps: Steps, *, first_s: float = math.inf, last_s: float = math.inf) -> Mapping[str, Any]:

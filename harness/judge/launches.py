@@ -284,13 +284,8 @@ def whole_trace(trial: Trial, trace: Trace, *, limits: Limits, steps: Steps) -> 
     verdict = judge_trace(trace, limits=limits, steps=own, shared=shared, per=per)
     if trial.ran_to_its_end:
         verdict = _by_whole_rise(verdict, trace, limit=limits.leak_kib_per_step, per=per)
-    return verdict if timed is None else _if_clear(verdict)
-
-
-def _if_clear(verdict: TraceVerdict) -> TraceVerdict:
-    """Return the verdict on a trace over time. Only growth that is clear counts: any program takes and keeps memory in
-    a short time."""
-    return verdict if verdict.verdict not in UNSURE else replace(verdict, verdicts=("flat",))
+    # Over time, only growth that is clear counts: any program takes and keeps memory in a short time.
+    return verdict if timed is None or verdict.verdict not in UNSURE else replace(verdict, verdicts=("flat",))
 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict:

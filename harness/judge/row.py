@@ -253,9 +253,8 @@ def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int
         why = f"only {measured} of {least} launches could run; so far: {verdict.why}"
         verdict = replace(verdict, verdicts=("inconclusive",), why=why)
     elif verdict.verdict in GOOD and too_few and (cell.stopped or not cell.skipped):
-        why = f"so far, by {measured} of {least} launches: {verdict.why}"
-        if cell.stopped:
-            why = f"so far, by {measured} of {least} launches ({cell.stopped}): {verdict.why}"
+        stopped = f" ({cell.stopped})" if cell.stopped else ""
+        why = f"so far, by {measured} of {least} launches{stopped}: {verdict.why}"
         verdict = replace(verdict, provisional=True, why=why)
     return replace(cell, verdict=verdict)
 

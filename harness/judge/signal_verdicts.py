@@ -30,7 +30,6 @@ from harness.model import (
     CellVerdict,
     Finding,
     Limits,
-    SignalState,
     SignalVerdict,
     log_of,
     share_of,
@@ -122,11 +121,6 @@ class _Level:
             return False
         return max((level for level, _ in self.figures.values()), default=0.0) <= SIGNALS[self.name].least * (1 + 1e-9)
 
-    @property
-    def _shares_folders(self) -> bool:
-        """Return whether launches ran on the machine itself, whose folders other programs use, too."""
-        return any(map(shares_folders, itertools.chain(*self.compared.trials)))
-
     def _excused(self, verdict: SignalVerdict) -> SignalVerdict:
         """Return a verdict that is not blind if nobody asked for the limit and more launches, which stop early, would
         not help: too few ran to their own end to be compared, other programs may write to the same folders, or the
@@ -135,7 +129,8 @@ class _Level:
             return verdict
         if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
             return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
-        if self.name == "left" and verdict.visible is not None and self._shares_folders:
+        shared = any(map(shares_folders, itertools.chain(*self.compared.trials)))
+        if self.name == "left" and verdict.visible is not None and shared:
             return replace(verdict, seen="none", why="other programs may use the same folders", remedy="")
         if self.name in VARYING and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
             why = f"it varies so much that a rise of up to {verdict.visible:.0%} is not ruled out"
@@ -210,7 +205,7 @@ class _Level:
         """Judge a level that is not bad: good if a rise by the limit, or by the least amount, is ruled out."""
         if self.searched:  # a bisection compares each version with only some of the others
             return replace(plain, seen="good", why="according to the comparisons of the bisection")
-        visible = self._ruled_out(place)
+        visible = signal_share_of(self.name, self.rises[place].high) if place in self.rises else None
         if self._is_little:
             return replace(plain, seen="good", visible=visible)
         if place in self.apart:
@@ -228,10 +223,6 @@ class _Level:
             else "too few of its launches can be compared with those of the others"
         )
         return replace(plain, seen="blind", why=why, remedy=self._remedy(limit, None))
-
-    def _ruled_out(self, place: int) -> float | None:
-        """Return the relative change that is ruled out for a version; None if it was not compared."""
-        return signal_share_of(self.name, self.rises[place].high) if place in self.rises else None
 
     def _remedy(self, limit: float, rise: Rise | None) -> str:
         """Return the remedies, with the number of launches that would rule out the limit, if there is one. A version
@@ -351,24 +342,20 @@ def with_findings(
     doubtful = sorted(
         [*dropped, *(one for one in kept if one.kind == "first_fixed")], key=lambda one: order.index(one.after)
     )
-    groups: tuple[tuple[Sequence[Finding], SignalState], ...] = ((doubtful, "suspect"), (kept, "bad"))
-    for findings, seen in groups:
-        for name, version in _bad_signals(findings, order, whole=seen == "bad"):
-            signal = marked[version].get(name)
+    for findings, is_kept in ((doubtful, False), (kept, True)):
+        for name, version in _bad_signals(findings, order, whole=is_kept):
+            signal, rounds = marked[version].get(name), signal_of(name).rounds
             # A level that was not compared may not have changed, though it lies between two changes or after the last.
-            if signal is not None and (name.startswith(METRIC_PREFIX) or signal.is_compared):
-                visible = None if seen == "bad" else signal.visible  # its rise is known
-                why = signal.why if seen == "bad" else _unconfirmed(name, cells[version])
-                marked[version][name] = replace(signal, seen=seen, visible=visible, why=why, remedy="")
+            if signal is None or not (name.startswith(METRIC_PREFIX) or signal.is_compared):
+                continue
+            if is_kept:  # its rise is known
+                marked[version][name] = replace(signal, seen="bad", visible=None, remedy="")
+                continue
+            why = "this change may be due to chance among so many comparisons"
+            if cells[version].trials < rounds:
+                why = f"{rounds} launches of each version are needed to confirm this change"
+            marked[version][name] = replace(signal, seen="suspect", why=why, remedy="")
     return tuple(replace(cell, signals=marked[version]) for version, cell in cells.items())
-
-
-def _unconfirmed(name: str, cell: CellVerdict) -> str:
-    """Return why a change of a level or a value is not a finding."""
-    if cell.trials < signal_of(name).rounds:
-        rounds = signal_of(name).rounds
-        return f"{rounds} launches of each version are needed to confirm this change"
-    return "this change may be due to chance among so many comparisons"
 
 
 def _bad_signals(findings: Sequence[Finding], order: Sequence[str], *, whole: bool) -> list[tuple[str, str]]:

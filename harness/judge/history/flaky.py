@@ -265,15 +265,13 @@ def outliving(
 ) -> list[CellVerdict]:
     """Return the cells; a good one knows which of its launches ended before the latest failure of a bad version."""
     bad = [trial for state, version in zip(states, trials, strict=True) if state for trial in version]
-    return [
-        _outlived(cell, short=too_short(version, of=bad)) if state is False else cell
-        for state, cell, version in zip(states, cells, trials, strict=True)
-    ]
-
-
-def _outlived(cell: CellVerdict, *, short: int) -> CellVerdict:
-    outcome = replace(cell.of("outcome"), visible=rarest_failure(cell.trials - short))
-    return replace(cell, too_short=short, signals={**cell.signals, "outcome": outcome})
+    told = list(cells)
+    for at, cell in enumerate(cells):
+        if states[at] is False:
+            short = too_short(trials[at], of=bad)
+            outcome = replace(cell.of("outcome"), visible=rarest_failure(cell.trials - short))
+            told[at] = replace(cell, too_short=short, signals={**cell.signals, "outcome": outcome})
+    return told
 
 
 def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:

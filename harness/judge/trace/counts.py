@@ -33,6 +33,7 @@ HALF = 0.5
 and minimum rise of the lowest counts of saw-teeth that climb, as a share of the rise at the limit."""
 PIECE = {"shm": 4.0, "disk": 4.0, "worker_memory": 4.0}
 """Size of a piece in KiB, for signals that are amounts: a page, a disk block. For counted things, a piece is 1."""
+_BETTER = ("flat", "inconclusive", "leak")
 LEAST_HALF_S = 0.1
 """Least time of the steps in the last half of a launch with several processes: the agent counts twice in it. The other
 processes do not wait for the steps, and may have done all their work before quicker ones."""
@@ -50,8 +51,8 @@ def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[
         if name == "worker_memory":
             kept = _counted(trace, "worker_memory_kept")
             if len(kept[0]) > 1:  # an image may send anything
-                both = ((step, values), kept)
-                growths[name] = min((_judge_workers(*each, limit=limit, per=per) for each in both), key=_badness)
+                both = [_judge_workers(*each, limit=limit, per=per) for each in ((step, values), kept)]
+                growths[name] = min(both, key=lambda each: (_BETTER.index(each.verdict), each.rate or 0.0))
         else:
             growths[name] = _judge(name, trace, step, values, limit=limit, per=per)
         if name in growths and growths[name].verdict == "flat" and _are_at_once(trace, float(step[-1])):
@@ -83,10 +84,6 @@ def _judge_workers(step: Floats, values: Floats, *, limit: float, per: Per) -> G
     if growth.verdict in ("leak", "flat"):
         return growth
     return replace(growth, verdict="inconclusive", rate=growth.rate or 0.0)
-
-
-def _badness(growth: Growth) -> tuple[int, float]:
-    return ("flat", "inconclusive", "leak").index(growth.verdict), growth.rate or 0.0
 
 
 def unjudged(name: str, why: str) -> Growth:

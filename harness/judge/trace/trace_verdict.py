@@ -315,7 +315,9 @@ def _with_beside(
     """Return the verdict on a trace, updated by its GPU memory; `beside` has each column that was judged."""
     measured = [[column for column in group if is_told(trace, column)] for group in BESIDE]
     grown = [judge_beside(trace, group[0], limit=limit, steps=steps, per=per) for group in measured if group]
-    verdict = replace(verdict, beside={each.column: _named(each) for each in grown})
+    named = (each.why if each.rate is not None else f"{COLUMNS[each.column].words}: {each.why}" for each in grown)
+    told = {each.column: replace(each, why=why) for each, why in zip(grown, named, strict=True)}
+    verdict = replace(verdict, beside=told)
     leaking = next((each for each in grown if each.verdict == "leak"), None)
     kept = tuple(own for own in verdict.verdicts if own not in REPLACED)
     if leaking is None:
@@ -337,12 +339,6 @@ def _with_beside(
         why=why,
         growth=replace(leaking, excluded=None),
     )
-
-
-def _named(growth: Growth) -> Growth:
-    """Return the growth with a reason that names the column, whatever the reason."""
-    named = growth.why if growth.rate is not None else f"{COLUMNS[growth.column].words}: {growth.why}"
-    return replace(growth, why=named)
 
 
 def _beside(words: str, verdict: TraceVerdict, trace: Trace, *, per: Per) -> str:
@@ -390,7 +386,9 @@ def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: 
     if verdict.early and not (whole_budget or is_brief(trace)) and clear_leak(verdict, limits=limits):
         return "stop"
     trace = without_file_pages(trace)
-    if "leak" in verdict.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
+    rss = sampled(trace.column("rss_kib"))
+    grown_kib = float(rss[-1] - rss[: max(1, len(rss) // 50)].min()) if len(rss) else 0.0
+    if "leak" in verdict.verdicts and grown_kib >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < verdict.steps]
         past = prefix(trace, before[-1]) if before else trace
         memory = judge_column(past, "rss_kib", limit=limits.leak_kib_per_step, steps=steps)
@@ -415,16 +413,8 @@ def clear_leak(verdict: TraceVerdict, *, limits: Limits) -> bool:
 def is_brief(trace: Trace) -> bool:
     """Return whether the steps were timed and took less than LONG_ENOUGH_S in total."""
     least_s = LONG_ENOUGH_S if trace.column("slice") is None else LONG_ENOUGH_IN_SLICES_S
-    return 0 < float(sampled(trace.column("step_s")).sum()) / _at_a_time(trace) < least_s
-
-
-def _at_a_time(trace: Trace) -> float:
-    """Return how many steps are made at a time: requests to a server, of which each has as many items. It is more if a
-    script returns items of its own, and then a launch only ends later than it might."""
+    # Of the requests to a server, as many are made at a time as each has items. It is more if a script returns items of
+    # its own, and then a launch only ends later than it might.
     items = sampled(trace.column("items")) if is_told(trace, "failed") else np.empty(0)
-    return max(1.0, float(np.median(items))) if len(items) else 1.0
-
-
-def _grown_kib(trace: Trace) -> float:
-    rss = sampled(trace.column("rss_kib"))
-    return float(rss[-1] - rss[: max(1, len(rss) // 50)].min()) if len(rss) else 0.0
+    at_a_time = max(1.0, float(np.median(items))) if len(items) else 1.0
+    return 0 < float(sampled(trace.column("step_s")).sum()) / at_a_time < least_s
