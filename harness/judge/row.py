@@ -19,7 +19,7 @@ from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.printed_lines import fewer_steps, new_lines, other_lines
 from harness.judge.comparison.which_launches import is_whole_run, limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
-from harness.judge.history.flaky import MISS, outliving
+from harness.judge.history.flaky import outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
@@ -73,25 +73,23 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     The launches of an A/A replicate tell whether the values of its image vary. A bisection stops at its own error
     probability, with too few launches for the stricter one of a full sweep.
     """
-    planned, cells = row.planned, [run.result for run in row.cells]
+    planned, scenario, cells = row.planned, row.planned.variant.scenario, [run.result for run in row.cells]
     comparable, again, unlike = _with_alike_steps(cells, row.replicate.measured if row.replicate else [])
     alone = _judged_cells(comparable, least=row.least)
     compared = Compared(
-        cells=[cell.verdict for cell in alone],
-        trials=[cell.trials for cell in alone],
-        steps=planned.variant.scenario.steps,
-    )
-    limits = limits_of_run(planned.variant.scenario.limits, compared.alike)
+        cells=[cell.verdict for cell in alone], trials=[cell.trials for cell in alone], steps=scenario.steps,
+        limits=scenario.limits, baseline=planned.baseline, noise=noise, searched=row.searched,
+    )  # fmt: skip
+    limits = limits_of_run(scenario.limits, compared.alike)
     values: Mapping[str, Values] = {}
     if not limits.exit_only:
         values = _judged_values(compared, alone, again, limits=limits)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
-    compared, modes, found = _changes(compared, row, limits=limits, noise=noise)
+    compared, modes, found = _changes(replace(compared, limits=limits), row)
     verdicts, tested = compared.cells, list[str]()
     if not limits.exit_only:
-        rises = rises_of_levels(compared, limits=limits, baseline=row.planned.baseline, noise=noise)
-        verdicts = with_signals(compared, values, limits=limits, rises=rises, searched=row.searched)
+        verdicts = with_signals(compared, values, rises=rises_of_levels(compared))
         if modes is not None and (compared.modes or not any(change.metric == "step_time" for change in found)):
             verdicts = with_modes(verdicts, modes)
         tested = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
@@ -141,22 +139,16 @@ def _judged_values(
     return judge_values(compared.alike, again=replicates, limits=limits, steps=compared.steps, apart=apart)
 
 
-def _changes(
-    compared: Compared, row: RowRun, *, limits: Limits, noise: Noise | None
-) -> tuple[Compared, Modes | None, tuple[Change, ...]]:
+def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, tuple[Change, ...]]:
     """Return the changes between versions, with the two modes of the launches, if they have two. What is compared has
     these modes only if they make a change."""
-    modes: Modes | None = None
-    slow_mode: tuple[Change, ...] = ()
-    baseline, rules = row.planned.baseline, rules_of(row) if row.searched else None
-    if rules is None and not limits.exit_only:
-        modes, slow_mode = two_modes(compared, limits=limits, baseline=baseline, noise=noise)
+    if row.searched:
+        rules = rules_of(row)
+        found = find_changes(compared, miss=rules.alpha)
+        return compared, None, with_boundaries(found, boundaries_of(row), cells=compared.cells, rules=rules)
+    modes, slow_mode = (None, ()) if compared.limits.exit_only else two_modes(compared)
     compared = replace(compared, modes=modes if slow_mode else None)
-    miss = MISS if rules is None else rules.alpha
-    changes = (*find_changes(compared, limits=limits, baseline=baseline, noise=noise, miss=miss), *slow_mode)
-    if rules is not None:
-        changes = with_boundaries(changes, boundaries_of(row), cells=compared.cells, rules=rules)
-    return compared, modes, changes
+    return compared, modes, (*find_changes(compared), *slow_mode)
 
 
 def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[str, Values]) -> Iterator[Observation]:

@@ -29,7 +29,6 @@ from harness.model import (
     SIGNALS,
     CellVerdict,
     Finding,
-    Limits,
     SignalVerdict,
     log_of,
     share_of,
@@ -44,16 +43,10 @@ SUSPECT_RATIO = 2.0
 
 
 def with_signals(
-    compared: Compared,
-    values: Mapping[str, Values],
-    *,
-    limits: Limits,
-    rises: Mapping[str, Mapping[int, Rise]],
-    searched: bool = False,
+    compared: Compared, values: Mapping[str, Values], *, rises: Mapping[str, Mapping[int, Rise]]
 ) -> tuple[CellVerdict, ...]:
     """Return the cells of a row, oldest first, with the verdict on each level, and on each number that the scenario
-    returned, in the first part that has it. `rises` are those of the versions, by signal. `searched`: a bisection
-    chose the launches, so that there are no full rounds.
+    returned, in the first part that has it. `rises` are those of the versions, by signal.
     """
     added: dict[str, Sequence[SignalVerdict]] = {}
     for name in LEVELS:
@@ -64,7 +57,7 @@ def with_signals(
         for part in compared.parts_of(name):
             own = {place: levels[place] for place in part.levels(name)}
             verdicts = _Level(
-                name=name, compared=part, limits=limits, rises=rises.get(name, {}), searched=searched, levels=own,
+                name=name, compared=part, rises=rises.get(name, {}), levels=own,
                 figures={**part.own_levels(name), **own}, apart=compared.apart(name),
             ).verdicts()  # fmt: skip
             found = {place: each for place, each in enumerate(verdicts) if part.trials[place]} | found
@@ -84,9 +77,7 @@ class _Level:
 
     name: str
     compared: Compared
-    limits: Limits
     rises: Mapping[int, Rise]
-    searched: bool
     levels: Mapping[int, LevelEstimate]
     figures: Mapping[int, LevelEstimate]
     apart: Collection[int]
@@ -110,14 +101,14 @@ class _Level:
 
     @property
     def _limit(self) -> float | None:
-        return self.limits.of(self.name)
+        return self.compared.limits.of(self.name)
 
     @property
     def _is_little(self) -> bool:
         """Return whether every version is at or below the signal's least amount, so that there is nothing to compare.
         Lower figures count as that amount, which a mean of logs reproduces only up to a rounding error.
         """
-        if self.searched or SIGNALS[self.name].falls:
+        if self.compared.searched or SIGNALS[self.name].falls:
             return False
         return max((level for level, _ in self.figures.values()), default=0.0) <= SIGNALS[self.name].least * (1 + 1e-9)
 
@@ -125,7 +116,7 @@ class _Level:
         """Return a verdict that is not blind if nobody asked for the limit and more launches, which stop early, would
         not help: too few ran to their own end to be compared, other programs may write to the same folders, or the
         signal varies by somewhat more than its limit."""
-        if verdict.seen != "blind" or self.name in self.limits.changed:
+        if verdict.seen != "blind" or self.name in self.compared.limits.changed:
             return verdict
         if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
             return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
@@ -146,7 +137,7 @@ class _Level:
             short = "all steps together take less than 2 % of the run, so the run time decides"
             return replace(plain, why=short if is_nothing else "the limit is none")
         is_untested = cell.verdict == "untested"  # its image has a size, which must not count as good
-        if is_untested or (self.searched and name not in EXACT | {"step_time"}):
+        if is_untested or (self.compared.searched and name not in EXACT | {"step_time"}):
             not_compared = "a bisection does not compare this signal; `--search full` does"
             return replace(plain, why="the version is untested" if is_untested else not_compared)
         if value is None:
@@ -203,7 +194,7 @@ class _Level:
 
     def _compared(self, place: int, plain: SignalVerdict, *, value: float, limit: float) -> SignalVerdict:
         """Judge a level that is not bad: good if a rise by the limit, or by the least amount, is ruled out."""
-        if self.searched:  # a bisection compares each version with only some of the others
+        if self.compared.searched:  # a bisection compares each version with only some of the others
             return replace(plain, seen="good", why="according to the comparisons of the bisection")
         visible = signal_share_of(self.name, self.rises[place].high) if place in self.rises else None
         if self._is_little:
@@ -262,7 +253,7 @@ class _Level:
 
     def _is_far(self, before: int, place: int, by: float, *, limit: float) -> bool:
         """Return whether the figure of a version, which is above the previous one by `by`, a log, is suspicious."""
-        least, known = log_of(self.name, limit), None if self.searched else self.rises.get(place)
+        least, known = log_of(self.name, limit), None if self.compared.searched else self.rises.get(place)
         if known is not None and self.name in self.compared.tables:
             return min(by, known.size) >= least and known.low > 0
         if known is not None:  # versions are compared by single launches

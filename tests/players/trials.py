@@ -155,16 +155,15 @@ def row_of(ms: Sequence[float], *, rounds: int = 3, seed: int = 0, **more: Any) 
     ]
 
 
-def of_row(trials: list[list[Trial]], *, steps: Steps = STEPS) -> Compared:
+def of_row(trials: list[list[Trial]], *, steps: Steps = STEPS, limits: Limits = LIMITS, **more: Any) -> Compared:
     """Return the comparable figures of the versions of a row, oldest first."""
-    return Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
+    return Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps, limits=limits, **more)
 
 
 def shown(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
     """Return the cells of a row with the verdicts on its levels."""
-    compared = of_row(trials)
-    rises = rises_of_levels(compared, limits=limits)
-    return with_signals(compared, {}, limits=limits, rises=rises, searched=searched)
+    compared = of_row(trials, limits=limits, searched=searched)
+    return with_signals(compared, {}, rises=rises_of_levels(compared))
 
 
 def judged(trace: Trace) -> TraceVerdict:
@@ -182,7 +181,7 @@ def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int 
 
 
 def changes(cells: list[CellVerdict], **more) -> tuple[Change, ...]:
-    return find_changes(Compared(cells=cells, trials=[[] for _ in cells], steps=STEPS), limits=LIMITS, **more)
+    return find_changes(Compared(cells=cells, trials=[[] for _ in cells], steps=STEPS, limits=LIMITS, **more))
 
 
 def named(found: tuple[Change, ...]) -> list[tuple]:

@@ -27,7 +27,20 @@ from harness.judge.comparison.round_tables import (
 )
 from harness.judge.comparison.which_launches import ended_as_slow, share_of_run
 from harness.judge.trace.samples import sampled
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Spread, Steps, Trial, ratio_of
+from harness.model import (
+    BAD,
+    LEVELS,
+    SIGNALS,
+    CellVerdict,
+    Floats,
+    Interval,
+    Limits,
+    Noise,
+    Spread,
+    Steps,
+    Trial,
+    ratio_of,
+)
 
 LevelEstimate = tuple[float, Interval | None]
 BEFORE_STEPS = EXACT | {"start_time", "setup_time", "ready_time"}
@@ -53,15 +66,22 @@ def _least_peak_kib(trials: Sequence[Trial]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """The figures that can be compared between the versions of a row, oldest first. Each is computed on first use.
+    """The versions of a row, oldest first, with what they are judged by and the figures that can be compared between
+    them. Each figure is computed on first use.
 
-    `not_finite` are the positions of the versions that are bad because of NaN, with the metric that is NaN. `modes`: if
-    a version was found to have launches in a slow mode, these count as if they were in the usual one.
+    `baseline` is the position of the baseline image, `noise` the A/A noise of the lane. `searched`: a bisection chose
+    the launches, so that there are no full rounds. `not_finite` are the positions of the versions that are bad because
+    of NaN, with the metric that is NaN. `modes`: if a version was found to have launches in a slow mode, these count as
+    if they were in the usual one.
     """
 
     cells: Sequence[CellVerdict]
     trials: Sequence[Sequence[Trial]]
     steps: Steps
+    limits: Limits
+    baseline: int | None = None
+    noise: Noise | None = None
+    searched: bool = False
     not_finite: Mapping[int, str] = field(default_factory=dict)
     modes: Modes | None = None
 

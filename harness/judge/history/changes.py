@@ -25,7 +25,6 @@ from harness.model import (
     Effect,
     FindingKind,
     Interval,
-    Limits,
     Metric,
     Noise,
     log_of,
@@ -43,22 +42,14 @@ TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS if not SIGNALS[name].
 the weights of these have the same sum."""
 
 
-def find_changes(
-    compared: Compared,
-    *,
-    limits: Limits,
-    baseline: int | None = None,
-    noise: Noise | None = None,
-    miss: float = MISS,
-) -> tuple[Change, ...]:
+def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...]:
     """Return all changes of one row.
 
-    Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad.
-    `baseline` is the position of the baseline image. `noise` is the A/A noise of the lane, which a change of a level
-    must exceed. `miss` is the highest probability allowed that the last good version also has the failure, but its
-    launches missed it; a bisection passes its own.
+    Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad. `miss`
+    is the highest probability allowed that the last good version also has the failure, but its launches missed it; a
+    bisection passes its own.
     """
-    cells = compared.cells
+    cells, limits, baseline = compared.cells, compared.limits, compared.baseline
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
     if limits.exit_only:
         return outcome
@@ -72,8 +63,10 @@ def find_changes(
     for name, tables in compared.tables.items():
         if (limit := limits.of(name)) is not None:
             least = log_of(name, limit)
-            found = (signal_changes(name, each, least=least, baseline=baseline, noise=noise) for each in tables)
-            levels[name] = of_parts(zip((each.positions for each in tables), found, strict=True))
+            levels[name] = of_parts(
+                (each.positions, signal_changes(name, each, least=least, baseline=baseline, noise=compared.noise))
+                for each in tables
+            )
     timed = _merged(levels.pop("step_time", []), slowdown)
     step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
@@ -104,15 +97,13 @@ def _begin(change: Change) -> int:
     return -1 if change.before is None else change.before
 
 
-def two_modes(
-    compared: Compared, *, limits: Limits, baseline: int | None, noise: Noise | None
-) -> tuple[Modes | None, tuple[Change, ...]]:
+def two_modes(compared: Compared) -> tuple[Modes | None, tuple[Change, ...]]:
     """Return the two modes of the step times of a row's launches, None if they have only one, and their changes."""
-    tables, limit = compared.tables.get("step_time"), limits.log_of("step_time")
+    tables, limit = compared.tables.get("step_time"), compared.limits.log_of("step_time")
     if tables is None or limit is None:
         return None, ()
-    modes = modes_of(tables[0], least=limit, noise=spread_of(noise, "step_time"))
-    return modes, () if modes is None else mode_changes(modes, versions=len(compared.cells), baseline=baseline)
+    modes = modes_of(tables[0], least=limit, noise=spread_of(compared.noise, "step_time"))
+    return modes, () if modes is None else mode_changes(modes, versions=len(compared.cells), baseline=compared.baseline)
 
 
 def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change]:

@@ -81,19 +81,17 @@ class Rise:
         return max(self.size, 0.0) + self.margin
 
 
-def rises_of_levels(
-    compared: Compared, *, limits: Limits, baseline: int | None = None, noise: Noise | None = None
-) -> Mapping[str, Mapping[int, Rise]]:
+def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
     """Return, for each level signal that was compared, the rise of each version.
 
     Its margin is never below the lane's A/A noise. For late step times without a table, it follows from the variation
     within single launches.
     """
     found: dict[str, Mapping[int, Rise]] = {}
-    for metric, limit in _limited(limits).items():
+    for metric, limit in _limited(compared.limits).items():
         tables = compared.tables.get(metric, ())
-        levels = (known_levels(metric, table, limit=limit, noise=noise) for table in tables)
-        if known := [each.rises(baseline) for each in levels if each is not None]:
+        levels = (known_levels(metric, table, limit=limit, noise=compared.noise) for table in tables)
+        if known := [each.rises(compared.baseline) for each in levels if each is not None]:
             found[metric] = dict(itertools.chain.from_iterable(rises.items() for rises in reversed(known)))
         elif metric == "late_step_time" and compared.late_spread is not None:
             plain = Rise(size=0.0, margin=OF_TWO_LAUNCHES * compared.late_spread)

@@ -33,7 +33,7 @@ FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
 
 
 def measured(ms: list[float], **more) -> tuple[Change, ...]:
-    return find_changes(of_row(row_of(ms, **more)), limits=LIMITS)
+    return find_changes(of_row(row_of(ms, **more)))
 
 
 # ---------------------------------------------------------------- verdicts
@@ -250,7 +250,7 @@ def test_less_than_the_limit_is_no_finding():
 
 
 def levels_against(ms: list[float], baseline: int) -> list[tuple]:
-    return named(find_changes(of_row(row_of(ms, rounds=4)), limits=LIMITS, baseline=baseline))
+    return named(find_changes(of_row(row_of(ms, rounds=4), baseline=baseline)))
 
 
 def test_bad_is_measured_against_the_baseline():
@@ -266,15 +266,15 @@ def test_bad_is_measured_against_the_baseline():
 
 
 def test_only_the_exit_code_is_judged_where_it_decides():
-    compared = of_row(row_of([1, 1, 1, 3, 3, 3]))
-    assert find_changes(compared, limits=replace(LIMITS, exit_only=True)) == ()
+    compared = of_row(row_of([1, 1, 1, 3, 3, 3]), limits=replace(LIMITS, exit_only=True))
+    assert find_changes(compared) == ()
 
 
 def test_an_untestable_version_moves_no_name():
     for gap in range(8):
         trials = row_of([1, 1, 1, 1, 1.5, 1.5, 1.5], rounds=4)
         trials.insert(gap, [])
-        (found,) = find_changes(of_row(trials), limits=LIMITS)
+        (found,) = find_changes(of_row(trials))
         places = [place for place in range(8) if place != gap]
         assert (found.before, found.after) == (places[3], places[4])
 
@@ -285,12 +285,12 @@ def test_step_times_that_are_no_numbers_are_not_compared(value):
     for trial in trials[2]:
         assert trial.trace is not None
         trial.trace.columns["step_s"][:] = value
-    assert find_changes(Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS), limits=LIMITS) == ()
+    assert find_changes(Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS, limits=LIMITS)) == ()
 
 
 def test_empty_traces_and_single_versions_are_quiet():
     empty = [[replace(trial_of(n), trace=trace_of(np.empty(0), step_s=np.empty(0))) for n in range(3)]] * 3
-    assert find_changes(Compared(cells=[FLAT] * 3, trials=empty, steps=STEPS), limits=LIMITS) == ()
+    assert find_changes(Compared(cells=[FLAT] * 3, trials=empty, steps=STEPS, limits=LIMITS)) == ()
     assert measured([1.0]) == ()
 
 
@@ -307,7 +307,7 @@ def test_a_neighbours_load_is_no_regression():
     for trial in (trial for version in trials for trial in version if rng.random() < 0.5):
         assert trial.trace is not None
         trial.trace.columns["step_s"][300:900] *= 2
-    found = find_changes(of_row(trials), limits=LIMITS)
+    found = find_changes(of_row(trials))
     assert [one for one in found if one.metric == "step_time"] == []
 
 
@@ -317,13 +317,13 @@ def test_a_version_whose_steps_are_slow_most_of_the_time_is_slower():
     for trial in (trial for version in trials[3:] for trial in version):
         assert trial.trace is not None
         trial.trace.columns["step_s"][300:900] *= 2
-    assert ("step_time", "first_bad", 2, 3) in named(find_changes(of_row(trials), limits=LIMITS))
+    assert ("step_time", "first_bad", 2, 3) in named(find_changes(of_row(trials)))
 
 
 def test_one_version_with_too_few_launches_does_not_blind_the_rest():
     trials = row_of([1, 1, 1, 2, 2, 2])
     trials[2] = trials[2][:1]
-    found = find_changes(of_row(trials), limits=LIMITS)
+    found = find_changes(of_row(trials))
     assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
 
 
@@ -340,7 +340,7 @@ def history_of(days: list[str], ms: list[float], *, extra_kib: float = 0.0) -> l
 
 
 def levels_of(trials: list[list[Trial]]) -> list[tuple]:
-    return named(find_changes(of_row(trials), limits=LIMITS))
+    return named(find_changes(of_row(trials)))
 
 
 @pytest.mark.parametrize("place", [0, 3, 5])
@@ -392,7 +392,7 @@ def test_peak_memory():
         assert trial.trace is not None
         trial.trace.columns["rss_kib"][:] += 40_000
     compared = of_row(trials)
-    assert named(find_changes(compared, limits=LIMITS)) == [("peak_memory", "first_bad", 3, 4)]
+    assert named(find_changes(compared)) == [("peak_memory", "first_bad", 3, 4)]
 
 
 def test_a_peak_inside_steps_counts_where_all_launches_tell_it():
@@ -472,7 +472,7 @@ def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alo
         for place in range(8)
     ]
     compared = of_row(trials)
-    (change,) = find_changes(compared, limits=LIMITS)
+    (change,) = find_changes(compared)
     assert (change.metric, change.before, change.after) == ("step_time", 2, 3)
 
 
@@ -487,7 +487,7 @@ def test_a_version_300_times_slower_makes_ten_steps_in_the_time_and_is_named():
         for place, ms in enumerate([0.1, 0.1, 36.0, 36.0, 0.1])
     ]
     compared = of_row(trials, steps=steps)
-    found = [each for each in find_changes(compared, limits=LIMITS) if each.metric == "step_time"]
+    found = [each for each in find_changes(compared) if each.metric == "step_time"]
     assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "first_fixed", 3, 4)]
     assert found[0].effect is not None
     assert found[0].effect.value == pytest.approx(360, rel=0.2)
@@ -501,7 +501,7 @@ def test_the_slow_version_s_few_steps_do_not_make_the_others_imprecise():
         for place, ms in enumerate([0.1, 0.1, 0.12, 36.0])
     ]
     compared = of_row(trials, steps=steps)
-    found = [each for each in find_changes(compared, limits=LIMITS) if each.metric == "step_time"]
+    found = [each for each in find_changes(compared) if each.metric == "step_time"]
     assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "worse", 2, 3)]
 
 
@@ -509,8 +509,8 @@ def test_an_exact_figure_needs_no_rounds_and_has_no_p_value():
     """The size of an image is the same in each of its launches."""
     sizes = [1e9, 1e9, 1.3e9, 1.3e9]
     trials = [[replace(trial_of(1), image=LaunchedImage(bytes=int(size)))] for size in sizes]
-    compared = Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS)
-    (found,) = find_changes(compared, limits=Limits(signals={"image_size": 0.1}))
+    limits = Limits(signals={"image_size": 0.1})
+    (found,) = find_changes(Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS, limits=limits))
     assert (found.metric, found.before, found.after, found.p) == ("image_size", 1, 2, None)
 
 

@@ -16,7 +16,7 @@ from harness.judge.row import judge_row
 from harness.model import Cell, CellRun, JudgedRow, Look, Trial
 from harness.model.measured import Facts
 from tests.players import build
-from tests.players.trials import LIMITS, facts_of, of_row, row_run, times, trial_of
+from tests.players.trials import facts_of, of_row, row_run, times, trial_of
 
 FINGERPRINT = {"engine": "docker 27.1", "name": "lab", "cpu": "EPYC 7742", "cpus": 8, "kernel": "6.1.0"}
 CARD = {"uuid": "GPU-1", "name": "RTX 3090", "driver": "535.104.05"}
@@ -78,10 +78,10 @@ def test_versions_of_two_kernels_are_not_compared():
     """A version looked twice as slow, because the machine was updated in between."""
     trials = [[trial(n, seed=place) for n in range(3)] for place in range(5)]
     trials.append([trial(n, seed=5, ms=2.0, kernel="6.5.0") for n in range(3)])
-    assert find_changes(of_row(trials), limits=LIMITS) == ()
+    assert find_changes(of_row(trials)) == ()
     assert [str(each) for each in set_apart(trials)[1]] == ["host kernel 6.1.0 and 6.5.0"]
     same = [*trials[:5], [trial(n, seed=5, ms=2.0) for n in range(3)]]
-    found = find_changes(of_row(same), limits=LIMITS)
+    found = find_changes(of_row(same))
     assert [change.after for change in found] == [5]
     assert set_apart(same)[1] == ()
 

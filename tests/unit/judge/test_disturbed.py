@@ -22,7 +22,7 @@ def test_a_version_measured_while_the_clock_was_held_down_is_not_slower():
     hot = dict.fromkeys(range(4), 2.0)
     for disturbed, found in (("", ["step_time"]), ("clocks were held down", [])):
         trials = versions(hot, disturbed=disturbed)
-        changes = find_changes(of_row(trials), limits=LIMITS)
+        changes = find_changes(of_row(trials))
         assert [change.metric for change in changes] == found
 
 
@@ -54,10 +54,10 @@ def slower_from_3(*, pulled: bool) -> list[list[Trial]]:
 
 
 def test_times_during_pulls_accuse_no_version_and_are_measured_again() -> None:
-    (found,) = find_changes(of_row(slower_from_3(pulled=False)), limits=LIMITS)
+    (found,) = find_changes(of_row(slower_from_3(pulled=False)))
     assert (found.metric, found.after) == ("step_time", 3)
     trials = slower_from_3(pulled=True)
-    assert find_changes(of_row(trials), limits=LIMITS) == ()
+    assert find_changes(of_row(trials)) == ()
     reason = wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED)
     assert reason == "only 0 of 3 rounds have the step time of every version"
 

@@ -81,7 +81,7 @@ def test_a_failure_of_every_second_launch_names_no_wrong_version():
         launched = exit_codes(rng, first_bad=first_bad, rate=0.5)
         cells = [judge_cell(each, limits=replace(LIMITS, exit_only=True), steps=STEPS) for each in launched]
         for one in find_changes(
-            Compared(cells=cells, trials=launched, steps=STEPS), limits=replace(LIMITS, exit_only=True)
+            Compared(cells=cells, trials=launched, steps=STEPS, limits=replace(LIMITS, exit_only=True))
         ):
             held = one.kind == "first_bad" and one.before is not None and one.before < first_bad <= one.after
             right += held

@@ -255,7 +255,7 @@ def test_a_version_that_begins_to_use_the_processor_is_not_overlooked() -> None:
     """A busy child process was "not checked: too little processor time", because most launches hardly had any."""
     rates = (1e-6, 1e-6, 1e-6, 0.002)
     trials = [[using(rate, one) for one in each] for rate, each in zip(rates, row(), strict=True)]
-    changes = find_changes(of_row(trials), limits=LIMITS)
+    changes = find_changes(of_row(trials))
     assert [(one.metric, one.before, one.after) for one in changes] == [("cpu_time", 2, 3)]
     assert [cell.signals["cpu_time"].value for cell in shown(trials)] == pytest.approx(rates)  # not the least compared
     idle = [[using(1e-6, one) for one in each] for each in row()]
@@ -294,7 +294,9 @@ def test_launches_shorter_than_the_first_look_are_compared() -> None:
         [trial_of(number, ms=ms, seed=place, steps=300, end="completed", last_step=300) for number in range(3)]
         for place, ms in enumerate([1, 1, 1.7, 1.7])
     ]
-    assert Compared(cells=of_row(trials).cells, trials=trials, steps=STEPS).tables["step_time"][0].positions == (
+    assert Compared(cells=of_row(trials).cells, trials=trials, steps=STEPS, limits=LIMITS).tables["step_time"][
+        0
+    ].positions == (
         0,
         1,
         2,
@@ -320,9 +322,8 @@ def with_items(trials: list[list[Trial]], items: list[float], *, missing: int = 
 
 
 def throughput_changes(items: list[float], limit: float) -> list[tuple[Any, ...]]:
-    compared = of_row(with_items(row(), items))
-    limits = Limits(signals={"throughput": limit})
-    found = find_changes(compared, limits=limits)
+    compared = of_row(with_items(row(), items), limits=Limits(signals={"throughput": limit}))
+    found = find_changes(compared)
     return [(one.kind, one.before, one.after) for one in found if one.metric == "throughput"]
 
 
@@ -397,7 +398,7 @@ def test_steps_far_shorter_than_their_measurement_accuse_no_version() -> None:
         [trial_of(number, ms=ms, seed=10 * place + number, steps=4000) for number, ms in enumerate(own)]
         for place, own in enumerate(paces)
     ]
-    changes = find_changes(of_row(trials), limits=LIMITS)
+    changes = find_changes(of_row(trials))
     assert [(one.before, one.after) for one in changes if one.metric == "step_time"] == [(1, 2)]
 
 
@@ -538,7 +539,7 @@ def test_whole_runs_are_compared_by_time_processor_time_and_peak(changed: dict[s
     old, new = shown(trials)
     compared = ("run_time", "cpu_time", "peak_memory")
     assert {name for name in compared if old.of(name).seen != "good"} <= bad
-    changes = find_changes(of_row(trials), limits=Limits())
+    changes = find_changes(of_row(trials, limits=Limits()))
     assert {change.metric for change in changes} == bad
     assert new.of("step_time").seen == new.of("memory").seen == "none"
     assert new.of("output").seen == "good"
@@ -549,9 +550,10 @@ def test_a_signal_that_varies_on_a_busy_machine_leaves_a_healthy_version_good_un
     default = SIGNALS[name].limit or 0.0
     for hidden, asked, seen in ((1.8, {}, "none"), (2.2, {}, "blind"), (1.8, {name: 0.9 * default}, "blind")):
         compared = of_row(
-            [[trial_of(number, ms=10.0, seed=10 * place + number) for number in range(3)] for place in range(3)]
+            [[trial_of(number, ms=10.0, seed=10 * place + number) for number in range(3)] for place in range(3)],
+            limits=Limits(signals=asked),
         )
-        limits, rise = Limits(signals=asked), Rise(size=0.0, margin=log_of(name, hidden * default))
-        cell = with_signals(compared, {}, limits=limits, rises={name: dict.fromkeys(range(3), rise)})[0]
+        rise = Rise(size=0.0, margin=log_of(name, hidden * default))
+        cell = with_signals(compared, {}, rises={name: dict.fromkeys(range(3), rise)})[0]
         assert cell.of(name).seen == seen, (hidden, asked)
     assert cell.of(name).visible == pytest.approx(1.8 * default)

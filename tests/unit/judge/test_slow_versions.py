@@ -35,7 +35,7 @@ def test_a_version_300_times_slower_is_named_by_launches_of_a_few_steps():
     """Launches of fewer than 250 steps were not compared: each had to run for minutes before the version was named."""
     trials = slow_row()
     compared = of_row(trials)
-    found = [change for change in find_changes(compared, limits=LIMITS) if change.metric == "step_time"]
+    found = [change for change in find_changes(compared) if change.metric == "step_time"]
     assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 1, 2), ("first_fixed", 4, 5)]
     assert found[0].effect is not None
     assert found[0].effect.value == pytest.approx(300, rel=0.1)
@@ -64,7 +64,7 @@ def test_what_its_short_launches_cannot_show_is_said_to_be_for_that():
     trials = slow_row()
     compared = of_row(trials)
     assert list(compared.ended_as_slow) == [False, False, True, True, True, False, False]
-    cells = with_signals(compared, {}, limits=LIMITS, rises={})
+    cells = with_signals(compared, {}, rises={})
     why = "its steps are so slow that its launches ended early, and only their times are compared"
     assert cells[2].signals["peak_memory"].why == why
     assert cells[1].signals["peak_memory"].why != why
@@ -98,7 +98,7 @@ def test_a_slow_start_of_200_steps_is_no_slow_version() -> None:
     trials = [[trial_of(number, ms=1.0, steps=800, seed=place) for number in range(4)] for place in range(5)]
     trials[2] = [started(number, made) for number, made in enumerate((200, 200, 800, 200))]
     compared = of_row(trials, steps=steps)
-    assert not [change for change in find_changes(compared, limits=LIMITS) if change.metric == "step_time"]
+    assert not [change for change in find_changes(compared) if change.metric == "step_time"]
     assert own_step_s(trials[2]) == pytest.approx(1e-3, rel=0.1)
 
 
@@ -109,7 +109,7 @@ def test_a_slow_launch_is_compared_unless_a_longer_one_began_as_slowly(made: int
     trials[1][1] = trial_of(1, ms=10.0, steps=made, seed=1)
     assert [len(own) for own in usable("step_time", trials, steps=STEPS)] == [2, 2]
     compared = of_row(trials)
-    cells = with_signals(compared, {}, limits=LIMITS, rises={})
+    cells = with_signals(compared, {}, rises={})
     signal = cells[1].signals["step_time"]
     assert (signal.seen, "in 2 launches that differ by a factor of " in signal.why) == ("suspect", True)
     assert paced_steps(trials) == (STEPS.budget if made < STEPS.budget else made)

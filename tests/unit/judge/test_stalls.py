@@ -14,7 +14,7 @@ from harness.judge.history.changes import find_changes
 from harness.model import Floats, Trial
 from harness.model.measured import Facts, RankFacts
 from tests.nightly import many
-from tests.players.trials import LIMITS, of_row, times, trial_of
+from tests.players.trials import of_row, times, trial_of
 
 
 def launch(number: int, step_s: Floats) -> Trial:
@@ -44,7 +44,7 @@ def test_stalls_that_the_median_and_the_tail_do_not_show_are_found() -> None:
     """An epoch took 2.6 times as long, and all cells were flat."""
     trials = [[launch(number, plain(number)) for number in range(5)]]
     trials.append([launch(number, stalled(100 + number)) for number in range(5)])
-    (found,) = find_changes(of_row(trials), limits=LIMITS)
+    (found,) = find_changes(of_row(trials))
     assert (found.metric, found.effect is not None) == ("stalls", True)
     assert found.effect is not None
     assert found.effect.value == pytest.approx((0.3 + 200 / 400) / 0.3, rel=0.15)
@@ -59,7 +59,7 @@ def test_a_warm_up_that_takes_longer_is_found() -> None:
         return step_s
 
     trials = [[launch(n, plain(n)) for n in range(3)], [launch(n, tuned(100 + n)) for n in range(3)]]
-    (found,) = find_changes(of_row(trials), limits=LIMITS)
+    (found,) = find_changes(of_row(trials))
     assert found.metric == "warm_up"
     figure = launch_figure_of("warm_up", trials)
     assert [figure(trial) for trial in trials[1]] == pytest.approx([5.0] * 3, rel=0.05)
@@ -73,7 +73,7 @@ def test_slower_steps_and_another_mix_of_steps_are_no_stalls() -> None:
 
     for slower in (lambda seed: 2 * plain(seed), lambda seed: two_kinds(0.4, seed)):
         trials = [[launch(n, two_kinds(0.6, n)) for n in range(5)], [launch(n, slower(100 + n)) for n in range(5)]]
-        assert "stalls" not in {change.metric for change in find_changes(of_row(trials), limits=LIMITS)}
+        assert "stalls" not in {change.metric for change in find_changes(of_row(trials))}
 
 
 def test_pauses_at_random_in_all_versions_accuse_nobody() -> None:
@@ -82,7 +82,7 @@ def test_pauses_at_random_in_all_versions_accuse_nobody() -> None:
         change.metric
         for seed in seeds
         for change in find_changes(
-            of_row([[launch(n, paused(seed * 1000 + v * 50 + n)) for n in range(5)] for v in range(4)]), limits=LIMITS
+            of_row([[launch(n, paused(seed * 1000 + v * 50 + n)) for n in range(5)] for v in range(4)])
         )
     )
     assert accused["stalls"] <= 0.03 * len(seeds)
@@ -96,7 +96,7 @@ def test_a_slow_end_is_found_and_an_end_that_takes_no_time_has_a_figure() -> Non
         return replace(trial, facts=Facts(end_s=end_s))
 
     trials = [[ended(0.02 * (1 + n), number=n) for n in range(3)], [ended(6.0 + 0.1 * n, number=n) for n in range(3)]]
-    (found,) = find_changes(of_row(trials), limits=LIMITS)
+    (found,) = find_changes(of_row(trials))
     assert (found.metric, found.kind) == ("end_time", "first_bad")
     figure = launch_figure_of("end_time", trials)
     assert [figure(trial) for trial in trials[0]] == [SHORTEST_S] * 3
@@ -113,10 +113,10 @@ def test_a_slow_start_is_found_and_one_of_cold_layers_is_not() -> None:
         ]
 
     usual = [0.41, 0.44, 0.39]
-    (found,) = find_changes(of_row(row(usual, [6.0, 6.2, 6.1])), limits=LIMITS)
+    (found,) = find_changes(of_row(row(usual, [6.0, 6.2, 6.1])))
     assert (found.metric, found.kind) == ("start_time", "first_bad")
     for cold in ([9.0, 0.4, 0.43], [9.0, 0.4], [9.0, 0.41, 0.4, 0.43, 0.45]):
-        assert not find_changes(of_row(row(usual[: len(cold)], cold)), limits=LIMITS)
+        assert not find_changes(of_row(row(usual[: len(cold)], cold)))
 
 
 def test_a_rank_that_is_slower_than_the_others_is_found_without_its_waits() -> None:
@@ -128,7 +128,7 @@ def test_a_rank_that_is_slower_than_the_others_is_found_without_its_waits() -> N
         return replace(launch(number, plain(number)), facts=Facts(ranks=ranks))
 
     trials = [[ranked(0.0105, number=n) for n in range(5)], [ranked(0.0150, number=n) for n in range(5)]]
-    found = [change for change in find_changes(of_row(trials), limits=LIMITS) if change.metric == "rank_spread"]
+    found = [change for change in find_changes(of_row(trials)) if change.metric == "rank_spread"]
     assert [change.kind for change in found] == ["first_bad"]
     figure = launch_figure_of("rank_spread", trials)
     assert figure(trials[1][0]) == pytest.approx(0.0150 / 0.0101)

@@ -87,11 +87,11 @@ def test_what_the_limits_leave_out_is_not_compared():
         Limits(signals=dict.fromkeys(TIMES)),
     )
     assert wanted(trials, limits=limits) is None
-    assert list(rises_of_levels(of_row(trials), limits=limits)) == ["peak_memory"]
+    assert list(rises_of_levels(of_row(trials, limits=limits))) == ["peak_memory"]
     slower = row([1, 1, 1, 1, 3, 3])
     cells = [cell_of(each) for each in slower]
     told = [
-        bool(find_changes(Compared(cells=cells, trials=slower, steps=STEPS), limits=each)) for each in (LIMITS, limits)
+        bool(find_changes(Compared(cells=cells, trials=slower, steps=STEPS, limits=each))) for each in (LIMITS, limits)
     ]
     assert told == [True, False]
 
@@ -141,14 +141,14 @@ def test_memory_peaks_ask_for_rounds_too():
 
 def ruled_out(trials: list[list[Trial]], metric: str = "step_time", **more) -> list[float]:
     """Return the change, a log, that is ruled out for each version."""
-    known = rises_of_levels(of_row(trials), limits=LIMITS, **more)
+    known = rises_of_levels(of_row(trials, **more))
     return [rise.high for rise in known[metric].values()]
 
 
 def test_what_is_ruled_out_is_told_by_metric():
     assert 0.002 < min(ruled_out(row([1] * 8))) <= max(ruled_out(row([1] * 8))) < 0.04
     assert max(ruled_out(row([1] * 8), "peak_memory")) < 0.01
-    assert not rises_of_levels(of_row([]), limits=LIMITS)
+    assert not rises_of_levels(of_row([]))
 
 
 @pytest.mark.parametrize(("versions", "rounds"), [(3, 2), (4, 3), (6, 2), (6, 5)])
@@ -242,7 +242,7 @@ def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
     compared = of_row(trials)
 
     def changes(noise: Noise | None) -> tuple[Change, ...]:
-        return find_changes(compared, limits=LIMITS, noise=noise)
+        return find_changes(replace(compared, noise=noise))
 
     assert [change.after for change in changes(None)] == [4]
     assert [change.after for change in changes({"step_time": Spread(deviation=0.01, freedom=3)})] == [4]
