@@ -218,7 +218,7 @@ class Run:
             may=may or (lambda worker, row: host.parallel is not True or worker == str(row.planned.lane)),
             begin=begin,
             most=most,
-            splits=None if together else lambda row: not row.planned.variant.scenario.compares_times,
+            splits=None if together else lambda row: not row.scenario.compares_times,
         )
         series = list(dict.fromkeys(row.planned.series.name for row in rows))
         for row in rows:

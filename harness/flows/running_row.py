@@ -71,7 +71,7 @@ def is_bisected(row: RowRun) -> bool:
 
 def noise_place(row: RowRun) -> NoisePlace:
     """Return the key of a row's A/A noise."""
-    return str(row.planned.lane), row.planned.variant.scenario.name, row.cells[0].cell.lane.host.machine
+    return str(row.planned.lane), row.scenario.name, row.cells[0].cell.lane.host.machine
 
 
 def started_again(row: RowRun, plan: Plan, why: str) -> RowRun:

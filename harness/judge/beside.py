@@ -55,7 +55,7 @@ def new_and_known(row: RowRun) -> tuple[Set[str], Set[str]]:
     """Return the ids of the cells that lack launches side by side with the known ones, and of those that run beside
     them; none of either if nothing is new."""
     counts = tuple(run.adopted for run in row.cells)
-    if row.searched or row.only is not None or not any(counts) or not compares_levels(row.planned.variant.scenario):
+    if row.searched or row.only is not None or not any(counts) or not compares_levels(row.scenario):
         return frozenset(), frozenset()
     if row.beside is None or row.beside[0] != counts:
         new = frozenset(row.cells[place].cell.id for place in _new(row))

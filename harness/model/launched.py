@@ -11,7 +11,7 @@ from harness.model.matrix import Image, Trials
 from harness.model.measured import Trial
 from harness.model.planned import Cell, Skip, VersionRow
 from harness.model.result import CellResult, JudgedRow
-from harness.model.scenario import Depth
+from harness.model.scenario import Depth, Scenario
 
 SETUP_TRIES = 2
 """Number of failed setups after which a cell is not launched again."""
@@ -253,6 +253,20 @@ class RowRun:
         """Return the names of the series, the lane and the variant."""
         cell = self.cells[0].cell
         return cell.image.series, str(cell.lane), str(cell.variant)
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.planned.variant.scenario
+
+    @property
+    def trials(self) -> list[list[Trial]]:
+        """Return the launches of each version."""
+        return [run.trials for run in self.cells]
+
+    @property
+    def measured(self) -> list[list[Trial]]:
+        """Return the launches of each version that are evidence about the image."""
+        return [run.measured for run in self.cells]
 
     @property
     def least(self) -> int:

@@ -20,7 +20,6 @@ from harness.model import (
     GROWTHS,
     LEVELS,
     SIGNALS,
-    CellVerdict,
     Change,
     Effect,
     FindingKind,
@@ -68,7 +67,13 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
                 for each in tables
             )
     timed = _merged(levels.pop("step_time", []), slowdown)
-    step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
+    # A leak often slows the steps, and is then the finding.
+    leaks = {(leak.kind, leak.before, leak.after) for leak in growths["memory"]}
+    step_time = [
+        each
+        for each in timed
+        if (each.kind, each.before, each.after) not in leaks or "slowdown" not in cells[each.bad_side].verdicts
+    ]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
 
 
@@ -115,13 +120,6 @@ def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change
     ]
     both += [change for change in slowdown if (change.kind, change.after) not in changed]
     return sorted(both, key=lambda change: change.after)
-
-
-def _is_symptom(change: Change, memory: Sequence[Change], cells: Sequence[CellVerdict]) -> bool:
-    """Return whether a slowdown begins or ends with a leak: leaks often slow the steps, and are then the finding."""
-    if (change.kind, change.before, change.after) not in {(leak.kind, leak.before, leak.after) for leak in memory}:
-        return False
-    return "slowdown" in cells[change.bad_side].verdicts
 
 
 # ---------------------------------------------------------------- levels that change

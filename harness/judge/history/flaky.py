@@ -216,9 +216,9 @@ def doubtful(states: Sequence[State], seen: Sequence[Evidence | None], *, miss: 
 # ---------------------------------------------------------------- a sweep of all versions
 
 
-def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float = MISS) -> list[State]:
+def proven(states: Sequence[State], seen: Sequence[Evidence | None], *, miss: float = MISS) -> list[State]:
     """Return the states, with None for each good version that may be merely lucky, with a probability above `miss`."""
-    unproven = {place for near in doubtful(states, _seen(states, cells), miss=miss).values() for place in near}
+    unproven = {place for near in doubtful(states, seen, miss=miss).values() for place in near}
     return [None if place in unproven else state for place, state in enumerate(states)]
 
 
@@ -230,7 +230,7 @@ def wanted_launches(
     bad version itself, if few launches have failed.
     """
     left = [sum(trial.measured for trial in version) < asked.most for version in trials]
-    seen, bad = _seen(states, cells), [place for place, state in enumerate(states) if state]
+    seen, bad = seen_in(states, cells), [place for place, state in enumerate(states) if state]
     failed = sum(cells[place].failed for place in bad)
     seldom = failed < ENOUGH and failed == sum(cells[place].at_risk for place in bad) and False in states
     why = "all its launches failed, but there are too few to show that it always fails"
@@ -248,7 +248,7 @@ def wanted_launches(
     return reasons
 
 
-def _seen(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[Evidence | None]:
+def seen_in(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[Evidence | None]:
     """Return the evidence for each version that ran: launches of an untested or incompatible version show nothing.
     Failures of a good version are those of the baseline, too.
     """

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Modes
-from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
+from harness.judge.history.flaky import MISS, Evidence, outliving, proven, seen_in, wanted_launches
 from harness.judge.launches import AGREE, SAME_RATE
 from harness.model import (
     BAD,
@@ -109,7 +109,7 @@ def outcome_changes(
         failures = [FAILURES & set(cell.verdicts) or {"crash"} for cell in cells]
         states = [bad and not usual & own for bad, own in zip(states, failures, strict=True)]
     telling = outliving(states, cells, trials)
-    states = proven(states, telling, miss=miss)
+    states = proven(states, seen_in(states, telling), miss=miss)
     changes: list[Change] = []
     found = state_changes("outcome", states)
     for number, change in enumerate(found):
@@ -383,18 +383,13 @@ def mode_changes(modes: Modes, *, versions: int, baseline: int | None) -> tuple[
     states = [None if own is None or own[0] == 1 else own[0] >= FEWEST_OF_MODE for own in counts]
     if baseline is not None and states[baseline]:
         return ()
-    cells = [
-        CellVerdict(verdicts=("crash" if own[0] else "flat",), why="", trials=own[1], failed=own[0])
-        for own in ((0, 0) if each is None else each for each in counts)
-    ]
-    found = state_changes("step_time", proven(states, cells), verdict="two modes")
+    seen = [None if own is None else Evidence(bad=own[0], good=own[1] - own[0]) for own in counts]
+    found = state_changes("step_time", proven(states, seen), verdict="two modes")
     bounds = [0, *(change.after for change in found), versions]
     kept: list[Change] = []
     for number, change in enumerate(found):
-        old, new = (
-            (sum(cell.failed for cell in side), sum(cell.trials - cell.failed for cell in side))
-            for side in (cells[slice(*bounds[first : first + 2])] for first in (number, number + 1))
-        )
+        sides = [list(filter(None, seen[slice(*bounds[first : first + 2])])) for first in (number, number + 1)]
+        old, new = ((sum(each.bad for each in side), sum(each.good for each in side)) for side in sides)
         p = min(1.0, exact_p(old, new) * (sum(own is not None for own in counts) - 1))
         begins, ends = change.kind == "first_bad", bool(kept) and kept[-1].kind == "first_bad"
         if (begins and p <= ALPHA and new[0] <= MOSTLY * sum(new)) or (not begins and ends):

@@ -69,7 +69,7 @@ def _proposal(row: RowRun, decision: Decision, rules: Rules) -> Proposal:
 
 def rules_of(row: RowRun) -> Rules:
     """Return the rules by which a row is bisected."""
-    limits = limits_of_run(row.planned.variant.scenario.limits, [run.measured for run in row.cells])
+    limits = limits_of_run(row.scenario.limits, row.measured)
     return Rules(
         least=row.asked.least,
         most=row.asked.most,
@@ -107,7 +107,7 @@ def _versions(row: RowRun) -> list[VersionEvidence]:
     step_times, usual, baseline = _step_times(row), None, row.planned.baseline
     if baseline is not None:  # its own problems do not count as bad in other versions
         run = row.cells[baseline]
-        usual = judge_cell_of(run.cell, run.measured, [each.measured for each in row.cells])
+        usual = judge_cell_of(run.cell, run.measured, row.measured)
     return [
         VersionEvidence(
             name=run.cell.image.version,
@@ -115,7 +115,7 @@ def _versions(row: RowRun) -> list[VersionEvidence]:
             at_hand=run.at_hand or run.prepared is not None,
             launches=len(launches),
             states={
-                "outcome": _outcome(launches, usual, steps_counted=not run.cell.variant.scenario.command),
+                "outcome": _outcome(launches, usual, steps_counted=not row.scenario.command),
                 **{metric: _evidence(launches, metric, usual) for metric in ("memory", "slowdown")},
             },
             step_times=step_times.get(place, {}),
@@ -126,17 +126,17 @@ def _versions(row: RowRun) -> list[VersionEvidence]:
 
 
 def _launches(run: CellRun, row: RowRun) -> Sequence[JudgedTrial]:
-    scenario = run.cell.variant.scenario
-    limits = limits_of_version(run.measured, [each.measured for each in row.cells], scenario)
+    scenario = row.scenario
+    limits = limits_of_version(run.measured, row.measured, scenario)
     return judge_launches(run.measured, limits=limits, steps=scenario.steps)
 
 
 def _step_times(row: RowRun) -> Mapping[int, Mapping[int, float]]:
     """Return the logs of comparable step times by position and by the number of the round."""
-    scenario = row.planned.variant.scenario
+    scenario = row.scenario
     if scenario.limits.exit_only:
         return {}
-    launches = without_nan([run.measured for run in row.cells], scenario.limits)
+    launches = without_nan(row.measured, scenario.limits)
     columns = level_columns(LEVEL, launches, steps=scenario.steps)
     rounds = sorted({key for column in columns.values() for key in column})
     numbers = {key: number for number, key in enumerate(rounds)}

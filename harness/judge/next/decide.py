@@ -286,7 +286,12 @@ def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
             found.append(f"{metric}: bad since before {version}" if is_sure else maybe)
     if found:
         return "; ".join(found)
-    unclear = [place for place, version in enumerate(versions) if _is_unclear(version)]
+    # Launches of these showed something that is neither good nor bad.
+    unclear = [
+        place
+        for place, version in enumerate(versions)
+        if any(version.state(metric) is None and (own.bad or own.unsure) for metric, own in version.states.items())
+    ]
     if unclear:
         names = version_names(versions, unclear)
         return f"nothing bad was found, but it is unclear whether {names} is good; launch more with --trials"
@@ -298,11 +303,6 @@ def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
         good = f"{version_names(versions, ends)}, the oldest and the newest version that could run, are good"
     unsearched = any(version.testable and not version.launches for version in versions[oldest:newest])
     return f"{good}; only --search full would find a bad version between them" if unsearched else good
-
-
-def _is_unclear(version: VersionEvidence) -> bool:
-    """Return whether launches showed something that is neither good nor bad."""
-    return any(version.state(metric) is None and (seen.bad or seen.unsure) for metric, seen in version.states.items())
 
 
 def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
@@ -405,8 +405,9 @@ def most_informative(history: StateHistory, change: Boundary, reach: Reach) -> i
     missed = fits / fits[0]
     provable = [index for index in range(1, len(reach.places)) if reach.bad(index) * missed[index] <= alpha]
     end = max((index for index in provable if reach.bad(index) > alpha), default=0)
+    # The mutual information, in bits, of "the version is bad" and "the next launch fails".
     bits = {
-        place: _bits(reach.bad(index), shares[steps[index]])
+        place: _entropy(reach.bad(index) * shares[steps[index]]) - reach.bad(index) * _entropy(shares[steps[index]])
         for index, place in enumerate(reach.places[: end + 1])
         if left[index] > 0
     }
@@ -451,11 +452,6 @@ def _steps(history: StateHistory, places: Sequence[int]) -> list[int | None]:
 
 def _good(steps: int | None, launches: int = 1) -> Evidence:
     return Evidence(good=launches, survived=() if steps is None else (steps,) * launches)
-
-
-def _bits(bad: float, rate: float) -> float:
-    """Return the mutual information, in bits, of "the version is bad" and "the next launch fails"."""
-    return _entropy(bad * rate) - bad * _entropy(rate)
 
 
 def _entropy(share: float) -> float:

@@ -66,9 +66,9 @@ def propose_rounds(row: RowRun) -> Proposal:
 
 def _shows_late(row: RowRun) -> bool:
     """Return whether versions seem to differ in what launches that stop early do not show."""
-    limits, steps, measured = _scenario(row).limits, _scenario(row).steps, [run.measured for run in row.cells]
+    limits, steps = row.scenario.limits, row.scenario.steps
     return not limits.exit_only and any(
-        differs(measured, limits=limits, steps=steps) for differs in (differs_late, differs_at_its_end)
+        differs(row.measured, limits=limits, steps=steps) for differs in (differs_late, differs_at_its_end)
     )
 
 
@@ -80,7 +80,7 @@ def noise(row: RowRun) -> Noise | None:
     by_round = {(trial.run, trial.round): trial for run in _originals(row) for trial in run.measured}
     pairs = [(by_round.get((trial.run, trial.round)), trial) for trial in row.replicate.measured]
     both = [(original, replicate) for original, replicate in pairs if original is not None]
-    return noise_of(both, steps=_scenario(row).steps)
+    return noise_of(both, steps=row.scenario.steps)
 
 
 def is_compared(run: CellRun) -> bool:
@@ -131,7 +131,7 @@ def chosen_replicate(row: RowRun) -> CellRun | None:
     still to be measured.
     """
     able = [run for run in row.cells if run.runnable]
-    if len(able) < 2 or not row.measures_noise or not _compares_steps(_scenario(row)):
+    if len(able) < 2 or not row.measures_noise or not _compares_steps(row.scenario):
         return None
     oldest = next((run for run in able if is_compared(run) or (not run.measured and _may_go_on(row, run))), None)
     if oldest is None or not oldest.measured:
@@ -172,7 +172,7 @@ def _confirm(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     """
     if row.only is not None or row.asked.least < 2 or any(not run.measured for run in able):
         return None
-    so_far = [judge_so_far(run.cell, run.trials, _launches(row)) for run in row.cells]
+    so_far = [judge_so_far(run.cell, run.trials, row.trials) for run in row.cells]
     sides = to_confirm(so_far, asked=row.asked)
     if not sides or row.cells[sides[-1]] not in able:
         return None
@@ -193,7 +193,7 @@ def _least(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
         return None
     number = min(done[run.cell.id] for run in behind)
     runs = [run for run in behind if done[run.cell.id] == number]
-    scenario = _scenario(row)
+    scenario = row.scenario
     beside = scenario.may_count_lines and not scenario.compares_times
     if beside and not any(run.measured for run in row.cells):
         runs = runs[:1]  # the oldest version shows which lines are steps before others run beside it
@@ -212,7 +212,7 @@ def _apart(row: RowRun, run: CellRun) -> int:
     """Count the launches of this run that confirmed something, if levels are compared, which needs rounds of every
     version. A version that failed has nothing to compare, so its launches all count as rounds.
     """
-    if not compares_levels(_scenario(row)) or not all(trial.made_its_steps for trial in run.measured):
+    if not compares_levels(row.scenario) or not all(trial.made_its_steps for trial in run.measured):
         return 0
     return sum(trial.measured and row.kinds.get(trial.round) == "confirm" for trial in run.own)
 
@@ -226,8 +226,8 @@ def _more(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
         runs = [run for run in able if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
         if runs:
             return _round(row, runs, next_round(row.cells), reason=together)
-    cells = [judge_cell_of(run.cell, run.trials, _launches(row)) for run in row.cells]
-    flaky = wants_launches(cells, [run.measured for run in row.cells], trials_asked=row.asked)
+    cells = [judge_cell_of(run.cell, run.trials, row.trials) for run in row.cells]
+    flaky = wants_launches(cells, row.measured, trials_asked=row.asked)
     reasons = {row.cells[place].cell.id: reason for place, reason in flaky.items()} | reasons
     runs = [run for run in able if run.cell.id in reasons]
     if not runs:
@@ -245,7 +245,7 @@ def _round(row: RowRun, runs: Sequence[CellRun], number: int, *, reason: str) ->
 
 
 def _wants_round(row: RowRun) -> str | None:
-    scenario = _scenario(row)
+    scenario = row.scenario
     if scenario.limits.exit_only or row.only is not None:
         return None
     trials: Sequence[Sequence[Trial]] = [run.measured if run.runnable else [] for run in row.cells]
@@ -260,8 +260,8 @@ def _wants_round(row: RowRun) -> str | None:
 def _reason(row: RowRun, run: CellRun) -> str | None:
     if run.doubted:
         return "it failed alongside other launches, so it is launched alone"
-    scenario = _scenario(row)
-    limits = limits_of_version(run.trials, _launches(row), scenario)
+    scenario = row.scenario
+    limits = limits_of_version(run.trials, row.trials, scenario)
     return wants_more(run.measured, trials_asked=row.asked, limits=limits, steps=scenario.steps)
 
 
@@ -277,16 +277,8 @@ def _done(row: RowRun) -> Proposal:
 
 def _always_fail(row: RowRun) -> set[str]:
     """Return the ids of the cells that need no more launches to show that they always fail."""
-    certain = always_fails(_launches(row))
+    certain = always_fails(row.trials)
     return {run.cell.id for run, is_certain in zip(row.cells, certain, strict=True) if is_certain}
-
-
-def _launches(row: RowRun) -> list[list[Trial]]:
-    return [run.trials for run in row.cells]
-
-
-def _scenario(row: RowRun) -> Scenario:
-    return row.planned.variant.scenario
 
 
 def compares_levels(scenario: Scenario) -> bool:
