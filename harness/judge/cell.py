@@ -216,9 +216,10 @@ def _summarized(
         signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limit)
         signals |= {name: _count(name, launches, limit=limits.of(name)) for name in GROWTHS}
         step_ms = _known(launch.trace_verdict.step_ms for launch in launches)
+        peaks_kib = (each.trial.peak_rss_kib or 1024 * (each.trace_verdict.peak_rss_mib or 0) for each in launches)
         signals |= {
             "step_time": _own_level([each / 1000 for each in step_ms]),
-            "peak_memory": _own_level(_known(map(_peak_kib, launches))),
+            "peak_memory": _own_level(list(filter(None, peaks_kib))),
         }
     layers = Counter(launch.memory.layer for launch in support if launch.memory.layer)
     has_layer = layers and {"leak", "plateau"} & set(names)
@@ -242,11 +243,6 @@ def _summarized(
 def _own_level(values: Sequence[float]) -> SignalVerdict:
     """Return the median of a version's own launches: its level unless it is compared with the other versions'."""
     return SignalVerdict(seen="none", value=_median(values), ci=log_t_interval(values), apart=True)
-
-
-def _peak_kib(launch: JudgedTrial) -> float | None:
-    sampled_mib = launch.trace_verdict.peak_rss_mib
-    return launch.trial.peak_rss_kib or (None if sampled_mib is None else sampled_mib * 1024)
 
 
 def _known(values: Iterable[Number | None]) -> list[Number]:

@@ -73,14 +73,18 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     The launches of an A/A replicate tell whether the values of its image vary. A bisection stops at its own error
     probability, with too few launches for the stricter one of a full sweep.
     """
-    planned, scenario, cells = row.planned, row.planned.variant.scenario, [run.result for run in row.cells]
-    comparable, again, unlike = _with_alike_steps(cells, row.replicate.measured if row.replicate else [])
+    planned, cells = row.planned, [run.result for run in row.cells]
+    comparable, again = cells, tuple(row.replicate.measured if row.replicate else ())
+    unlike = unlike_steps([cell.trials for cell in cells], [cell.cell.image.version for cell in cells])
+    if unlike:
+        comparable = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells]
+        again = as_whole_runs(again)
     alone = _judged_cells(comparable, least=row.least)
     compared = Compared(
-        cells=[cell.verdict for cell in alone], trials=[cell.trials for cell in alone], steps=scenario.steps,
-        limits=scenario.limits, baseline=planned.baseline, noise=noise, searched=row.searched,
+        cells=[cell.verdict for cell in alone], trials=[cell.trials for cell in alone], steps=row.scenario.steps,
+        limits=row.scenario.limits, baseline=planned.baseline, noise=noise, searched=row.searched,
     )  # fmt: skip
-    limits = limits_of_run(scenario.limits, compared.alike)
+    limits = limits_of_run(row.scenario.limits, compared.alike)
     values: Mapping[str, Values] = {}
     if not limits.exit_only:
         values = _judged_values(compared, alone, again, limits=limits)
@@ -114,17 +118,6 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
         observations=tuple(_observations(planned, judged, values)),
         warnings=tuple(warnings),
     )
-
-
-def _with_alike_steps(
-    cells: Sequence[CellResult], again: Sequence[Trial]
-) -> tuple[Sequence[CellResult], Sequence[Trial], str]:
-    """Return the cells and the replicate's launches as they can be compared: as whole runs if the versions count other
-    steps, with the reason; else unchanged, and ""."""
-    unlike = unlike_steps([cell.trials for cell in cells], [cell.cell.image.version for cell in cells])
-    if not unlike:
-        return cells, again, ""
-    return [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells], as_whole_runs(again), unlike
 
 
 def _judged_values(

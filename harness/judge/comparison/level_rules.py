@@ -24,7 +24,6 @@ from harness.judge.comparison.which_launches import (
     common_steps,
     ended_as_slow,
     is_clean,
-    is_measured,
     is_timed,
     is_undisturbed,
     is_warm,
@@ -587,7 +586,10 @@ RULES: Mapping[str, FigureRule] = {
     "held": _at_the_end("held", "open_files", "threads", "processes", "zombies"),
     "left": _at_the_end("left", "disk", "shm"),
     "image_size": FigureRule(
-        usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True
+        usable=lambda trial, steps: trial.measured,
+        of_steps=False,
+        any_round=True,
+        prepare=_of_itself(lambda trial: trial.image.bytes),
     ),
 }
 """Rules by the name of the level signal."""

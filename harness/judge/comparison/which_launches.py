@@ -86,11 +86,6 @@ def is_warm(trial: Trial, steps: Steps) -> bool:
     )
 
 
-def is_measured(trial: Trial, steps: Steps) -> bool:
-    """Return whether the launch says anything about its image, whatever steps it was asked for."""
-    return trial.measured
-
-
 VARYING = frozenset({"late_step_time", "tail", "stalls"})
 """Signals of step times that vary much on a busy machine."""
 LENGTHENED = 0.01

@@ -115,16 +115,12 @@ class KnownLevels:
     noise: Noise | None
     least: float
 
-    @property
-    def pieces(self) -> list[range]:
-        """Return the columns of each level."""
-        edges = [0, *(shift.first for shift in self.levels.shifts), len(self.table.positions)]
-        return [range(begin, end) for begin, end in itertools.pairwise(edges)]
-
     def rises(self, baseline: int | None) -> dict[int, Rise]:
         """Return the rise of each version by position: from the reference or from the level before its own,
         whichever is higher."""
-        pieces, positions = self.pieces, self.table.positions
+        positions = self.table.positions
+        edges = [0, *(shift.first for shift in self.levels.shifts), len(positions)]
+        pieces = [range(begin, end) for begin, end in itertools.pairwise(edges)]
         means = without_rounds(self.table.values).mean(axis=0)
         base = positions.index(baseline) if baseline in positions else 0
         reference = next(piece for piece in pieces if base in piece)

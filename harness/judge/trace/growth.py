@@ -168,6 +168,11 @@ walks exceeds it.
 """
 
 
+def _window(begin: float, end: float) -> cached_property[Trend]:
+    """Make a property of a series: its trend between two fractions of the rows."""
+    return cached_property(lambda series: series.between(begin, end))
+
+
 @dataclass(frozen=True, kw_only=True)
 class SampledSeries:
     """One series with the quantities that the patterns test, each computed on first use.
@@ -289,6 +294,13 @@ class SampledSeries:
 
     # ------------------------------------------------------------ windows
 
+    whole = _window(START, 1.0)
+    first = _window(START, 0.25)
+    earlier = _window(0.25, 0.5)
+    later = _window(0.5, 1.0)
+    third = _window(0.5, 0.75)
+    last = _window(0.75, 1.0)
+
     def between(self, begin: float, end: float) -> Trend:
         """Return the trend between two fractions of the rows, over at least BLOCKS rows."""
         until = int(end * len(self.values))
@@ -299,52 +311,21 @@ class SampledSeries:
         )
 
     @cached_property
-    def whole(self) -> Trend:
-        return self.between(START, 1.0)
-
-    @cached_property
-    def first(self) -> Trend:
-        return self.between(START, 0.25)
-
-    @cached_property
-    def earlier(self) -> Trend:
-        """Return the trend of the early window."""
-        return self.between(0.25, 0.5)
-
-    @cached_property
-    def later(self) -> Trend:
-        """Return the trend of the late window."""
-        return self.between(0.5, 1.0)
-
-    @cached_property
-    def third(self) -> Trend:
-        return self.between(0.5, 0.75)
-
-    @cached_property
-    def last(self) -> Trend:
-        return self.between(0.75, 1.0)
-
-    @cached_property
     def highest_wide(self) -> float:
         """Return the upper bound of the rate over both windows from WIDE_BLOCKS blocks, robust to bursts and waves."""
-        return self._highest_wide(self._wide(FLOOR))
+        return self._highest_wide(FLOOR)
 
     @property
     def highest_ceiling(self) -> float:
         """Return the same bound of the rate of the ceilings, robust to memory that is given back now and then; infinite
         if the floors rise, because a collector may keep the ceiling where it is."""
-        return math.inf if self.later.low > 0 else self._highest_wide(self._wide(1.0))
+        return math.inf if self.later.low > 0 else self._highest_wide(1.0)
 
-    def _highest_wide(self, levels: Floats) -> float:
-        return highest_walk(levels, steps_per_block=self._steps_per_wide_block, alpha=self.alpha)
-
-    def _wide(self, share: float) -> Floats:
-        return block_levels(self.values[len(self.values) // 4 :], share=share, blocks=WIDE_BLOCKS)
-
-    @property
-    def _steps_per_wide_block(self) -> float:
-        rows = len(self.values) - len(self.values) // 4
-        return rows // WIDE_BLOCKS * self.steps_per_row
+    def _highest_wide(self, share: float) -> float:
+        piece = self.values[len(self.values) // 4 :]
+        levels = block_levels(piece, share=share, blocks=WIDE_BLOCKS)
+        steps = len(piece) // WIDE_BLOCKS * self.steps_per_row
+        return highest_walk(levels, steps_per_block=steps, alpha=self.alpha)
 
     @cached_property
     def floor(self) -> Floor | None:

@@ -33,7 +33,8 @@ def layer_of(trace: Trace) -> str | None:
     resident = late_rate(trace, "rss_kib")
     if resident is None or resident <= 0:
         return None
-    if _is_shared(trace.looks, resident=resident):
+    shared = last_pace(trace.looks[-2:], "rss_shmem_kib")
+    if shared is not None and shared >= NATIVE_SHARE * resident:
         return "shared memory"
     blocks, heap = _probed(trace, "blocks"), _probed(trace, "heap_kib")
     if _loses_objects(blocks):
@@ -98,12 +99,6 @@ def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str |
             return "allocator retention"
         return "direct mmap" if blocks_known else None
     return None
-
-
-def _is_shared(looks: tuple[Look, ...], *, resident: float) -> bool:
-    """Return whether shared memory accounts for NATIVE_SHARE of the growth between the last two looks."""
-    shared = last_pace(looks[-2:], "rss_shmem_kib")
-    return shared is not None and shared >= NATIVE_SHARE * resident
 
 
 def late_rate(trace: Trace, name: str) -> float | None:
