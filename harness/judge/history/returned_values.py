@@ -214,53 +214,46 @@ class _Metric:
         return have if self.is_late else self.clean
 
     @cached_property
-    def rows(self) -> Sequence[Sequence[Floats]]:
+    def rows(self) -> Sequence[Mapping[Trial, Floats]]:
         """Return the numbers of each launch over the steps that all launches made."""
         common = math.inf if self.is_at_end else common_steps(self.compared)
-        return [[_rows(trial, self.name, last=common) for trial in version] for version in self.compared]
+        return [{trial: _rows(trial, self.name, last=common) for trial in version} for version in self.compared]
+
+    @cached_property
+    def firsts(self) -> Sequence[float]:
+        """Return the first step of each launch of which it has the number."""
+        return [at for trial in chain(*self.clean) if (at := first_step(trial, self.name)) is not None]
 
     @cached_property
     def is_late(self) -> bool:
         """Return whether some launches ended before the first of these numbers was due."""
-        every = [trial for version in self.clean for trial in version]
-        firsts = [at for trial in every if (at := first_step(trial, self.name)) is not None]
-        return bool(firsts) and min(last_step(trial.trace) for trial in every) < min(firsts)
+        return bool(self.firsts) and min(last_step(trial.trace) for trial in chain(*self.clean)) < min(self.firsts)
 
     @cached_property
     def is_at_end(self) -> bool:
         """Return whether the number is late and comes only in the last row of launches, or their rows are no steps."""
         return self.is_late and all(
             not _has_steps(trial) or first_step(trial, self.name) == last_step(trial.trace)
-            for version in self.compared
-            for trial in version
+            for trial in chain(*self.compared)
         )
 
     @cached_property
-    def reached(self) -> float:
-        """Return the number of steps that most launches made: the first round is brief, and an end that differs comes
-        late. A number that comes at the end counts whenever it comes."""
-        return math.inf if self.is_at_end else reached_steps(self.compared)
+    def long_rows(self) -> Sequence[Mapping[Trial, Floats]]:
+        """Return the numbers of the launches that made as many steps as most did: the first round is brief, and an end
+        that differs comes late. A number that comes at the end counts whenever it comes."""
+        return [self._long(version) for version in self.compared]
 
-    def _is_long(self, trial: Trial) -> bool:
-        return self.is_at_end or last_step(trial.trace) >= self.reached
-
-    @cached_property
-    def long(self) -> Launches:
-        """Return the launches that made the steps that are `reached`."""
-        return [[trial for trial in version if self._is_long(trial)] for version in self.compared]
-
-    @cached_property
-    def long_rows(self) -> Sequence[Sequence[Floats]]:
-        return [[_rows(trial, self.name, last=self.reached) for trial in version] for version in self.long]
+    def _long(self, version: Sequence[Trial]) -> Mapping[Trial, Floats]:
+        if self.is_at_end:
+            return {trial: _rows(trial, self.name, last=math.inf) for trial in version}
+        reached = reached_steps(self.compared)
+        return {trial: _rows(trial, self.name, last=reached) for trial in version if last_step(trial.trace) >= reached}
 
     @cached_property
     def known(self) -> Sequence[Sequence[Floats]]:
         """Return the `long_rows` that have a number, and those of A/A replicates."""
-        known = []
-        for own, again in zip(self.long_rows, self.again, strict=True):
-            others = (_rows(trial, self.name, last=self.reached) for trial in again if self._is_long(trial))
-            known.append([values for values in (*own, *others) if np.isfinite(values).any()])
-        return known
+        both = [{**own, **self._long(again)} for own, again in zip(self.long_rows, self.again, strict=True)]
+        return [[values for values in each.values() if np.isfinite(values).any()] for each in both]
 
     @cached_property
     def exact(self) -> Sequence[Floats | None]:
@@ -352,16 +345,16 @@ class _Metric:
         visible: float | None = 0.0
         varies, lost = self._no_longer_exact()
         if is_noisy:
-            changes, observed, visible = self._of_noisy(self.compared, self.rows, usual_value)
+            changes, observed, visible = self._of_noisy(self.rows, usual_value)
             if self.limit is None and not changes and not self.is_at_end:
-                late = self._of_noisy(self.long, self.long_rows, late_value)[0]
+                late = self._of_noisy(self.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
             changes = [one for one in changes if not any(one.after == each.after for each in varies)]
         else:
             known = {at: own for at, own in enumerate(exact) if own is not None and not self._is_other(at)}
             changes, observed = self._of_exact(known)
         seen = [
-            self._verdict(place, own, visible=visible if is_noisy or agreed is not None else None)
+            self._verdict(place, list(own.values()), visible=visible if is_noisy or agreed is not None else None)
             for place, (own, agreed) in enumerate(zip(self.rows if is_noisy else self.long_rows, exact, strict=True))
         ]
         other = {one.after for one in observed if one.signal == OTHER_RESULT}
@@ -390,14 +383,13 @@ class _Metric:
         one that has no room for it. A number that another of the same kind replaces (`acc`, `accuracy`) is renamed, and
         without `accuracy (1)`, `accuracy` is printed another number of times, perhaps more than the agent tells apart.
         """
-        firsts = [at for own in self.clean for trial in own if (at := first_step(trial, self.name)) is not None]
-        if self.given is None and worse_if(self.name) not in ("rise", "drop"):
-            firsts = []
+        is_result = self.given is not None or worse_if(self.name) in ("rise", "drop")
+        due = max(self.firsts, default=math.inf) if is_result else math.inf
         states: list[State] = []
         for own in self.clean:
             # The agent records MOST_METRICS numbers, so that others may be missing beside as many.
             able = [trial for trial in own if trial.trace is None or len(trial.trace.metrics) < MOST_METRICS]
-            long = [trial for trial in able if firsts and trial.last_step >= max(firsts)]
+            long = [trial for trial in able if trial.last_step >= due]
             asked = [is_returned(self.name, trial) for trial in long if not is_text(self.name, trial)]
             is_known = any(state is False for state in states) or all(asked)
             agree = len(set(asked)) == 1 and len(asked) >= AGREE
@@ -530,7 +522,7 @@ class _Metric:
     # ------------------------------------------------------------ values that differ from launch to launch
 
     def _of_noisy(
-        self, launches: Launches, rows: Sequence[Sequence[Floats]], figure: Callable[[Floats], float]
+        self, rows: Sequence[Mapping[Trial, Floats]], figure: Callable[[Floats], float]
     ) -> tuple[list[Change], list[Observed], float | None]:
         """Return the changes beyond the limit, without a limit of the matrix file also the other changes, which are
         observed; and the minimum detectable effect. `figure` is that of a launch.
@@ -538,15 +530,15 @@ class _Metric:
         columns = {
             place: {
                 (trial.run, trial.round): figure(self._sized(values))
-                for trial, values in zip(trials, own, strict=True)
+                for trial, values in own.items()
                 if np.isfinite(values).any()
             }
-            for place, (trials, own) in enumerate(zip(launches, rows, strict=True))
+            for place, own in enumerate(rows)
             if not self._is_other(place)
         }
         size, told = scale(columns), list[tuple[Sequence[int], Sequence[Change]]]()
         observed, visible = list[Observed](), None
-        for part in measured_together(launches):
+        for part in measured_together([list(own) for own in rows]):
             ran = [{(trial.run, trial.round) for trial in own} for own in part]
             own = {place: {at: column[at] for at in column if at in ran[place]} for place, column in columns.items()}
             table = table_of(often(own), scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
