@@ -75,8 +75,7 @@ def telling(launches: Launches) -> Launches:
 
 def _judged(launches: Launches) -> tuple[tuple[VerdictName, ...], Launches]:
     """Return all verdicts on a cell, the strongest first, and the launches on which they rest."""
-    agreed = tuple(name for name in BAD_NAMES if agreeing_launches(launches, name))
-    if agreed:
+    if agreed := _agreed(launches):
         support = agreeing_launches(launches, agreed[0])
         names: tuple[VerdictName, ...] = ("plateau", "flat")
         quiet = [name for name in names if all(name in launch.verdicts for launch in support)]
@@ -99,6 +98,11 @@ def _judged(launches: Launches) -> tuple[tuple[VerdictName, ...], Launches]:
     unsure = [launch for launch in launches if not launch.is_good] or list(launches)
     suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
     return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
+
+
+def _agreed(launches: Launches) -> tuple[VerdictName, ...]:
+    """Return the bad verdicts on which launches agree, the strongest first."""
+    return tuple(name for name in BAD_NAMES if agreeing_launches(launches, name))
 
 
 def _outnumbered(launches: Launches) -> bool:
@@ -135,8 +139,7 @@ def _unsettled(launches: Launches) -> str | None:
     """Return what another trial could settle, or None."""
     bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
     if bad:
-        agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
-        return None if agree else f"{' and '.join(bad)}, but no two launches agree"
+        return None if _agreed(launches) else f"{' and '.join(bad)}, but no two launches agree"
     if _is_blind(launches):
         return None
     if _outnumbered(launches):
@@ -168,8 +171,7 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
         return (not whole and depth != "brief") or _all_mixed(launches)
     if depth == "thorough":
         return True
-    agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
-    return not agree and not (len(launches) == 1 and whole and odd[0].clear)
+    return not _agreed(launches) and not (len(launches) == 1 and whole and odd[0].clear)
 
 
 def _all_mixed(launches: Launches) -> bool:
