@@ -128,7 +128,7 @@ class FindingBox:
     def commands(self) -> tuple[str, ...]:
         """Return the next steps, quoted for a shell, the most useful first."""
         commands = [shlex.join(["harness", "issue", str(self.result.directory), str(self.number)])]
-        if self.fault.cause == "undecided" and self.fault.missing:
+        if self.fault.missing:
             commands.insert(0, shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"]))
         return tuple(commands)
 

@@ -142,6 +142,19 @@ def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
         assert [batch.depth == "whole" for batch in batches] == expected
 
 
+def test_what_is_to_be_decided_is_launched_as_often_as_it_may_be() -> None:
+    """`--decide` asked for a version that had passed too few launches, and launched nothing."""
+    asked, runs = Trials(least=3, most=8), row(3)
+    play(row_run(runs, asked=asked), timed(lambda: 1e-3))
+    assert [len(run.trials) for run in runs] == [3] * 3
+    for run in runs:
+        run.adopted = len(run.trials)
+    again = row_run(runs, asked=asked, only=frozenset({runs[2].cell.id}))
+    proposals = play(again, timed(lambda: 1e-3))
+    assert [len(run.trials) for run in runs] == [3, 3, 8]
+    assert {each.depth for each in proposals if each.runs} == {"whole"}, "a failure may come late"
+
+
 def test_rounds_end_whatever_happens() -> None:
     """A sweep on a machine that fails at random must end with a report, too."""
     for seed in range(many(10, 300)):

@@ -69,9 +69,8 @@ def _faults(of: SignInRows) -> list[Fault]:
 
 
 def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
-    """Return the cells that would settle the undecided causes, without duplicates. The matrix may exclude some."""
-    undecided = [attribution for attribution in attributions if attribution.cause == "undecided"]
-    return tuple({cell.id: cell for attribution in undecided for cell in attribution.missing}.values())
+    """Return the cells that would settle a cause, without duplicates. The matrix may exclude some."""
+    return tuple({cell.id: cell for attribution in attributions for cell in attribution.missing}.values())
 
 
 # ---------------------------------------------------------------- one group of variants
@@ -238,10 +237,15 @@ class _Group:
 
     def _missing(self, square: Square, result: SquareAnswer) -> tuple[Cell, ...]:
         """Return the cell that would best settle the cause, if there is one. Cells that were launched but are undecided
-        come after cells that were not launched, and cells that the matrix excludes come last.
+        come after cells that were not launched, and cells that the matrix excludes come last. An image that turned bad
+        on one lane is at fault, so it is only asked for on another where it passed launches, too few to clear it.
         """
         cells = [cell for place in result.wanted if (cell := self._cell(square, place)) is not None]
         launched = {name for name, entry in self.of.known.items() if entry.verdict.trials >= AGREE}
+        if result.cause == "image":
+            most, tried = self.plan.trials.most, {name: self.of.known[name].verdict for name in launched}
+            able = {name for name, each in tried.items() if each.verdict in GOOD and each.trials < most}
+            cells = [cell for cell in cells if cell.id in able]
         return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, cell.id in launched))[:1])
 
     def _cell(self, square: Square, place: SquareCell) -> Cell | None:

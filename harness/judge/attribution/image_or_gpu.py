@@ -86,7 +86,9 @@ def _where_lanes_agree(square: Square) -> SquareAnswer:
     turned = bad & square.with_any(False)
     if turned:
         proven = _reached(square, turned)
-        return SquareAnswer(cause="image", bad=proven, cleared=proven - turned)
+        others = set(range(len(square.lanes))) - proven
+        wanted = tuple(_bad_images_on(square, proven, others))
+        return SquareAnswer(cause="image", bad=proven, cleared=proven - turned, wanted=wanted)
     good = square.with_any(False)
     for lanes in (square.lanes_at(image, True) for image in square.images if good):
         kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}

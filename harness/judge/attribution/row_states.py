@@ -14,6 +14,7 @@ from functools import cached_property
 
 from harness.judge.history.flaky import Evidence, chance_of_luck
 from harness.judge.history.transitions import UNTOLD, FailureName, bad_along
+from harness.judge.launches import too_short
 from harness.model import (
     FAILURES,
     GOOD,
@@ -111,21 +112,22 @@ class SignInRows:
         finding.
         """
         own, sign = self.of_sign.get(place, ()), self.sign
-        verdicts = [None if cell is None else cell.verdict for cell in self.cells[place]]
+        cells = self.cells[place]
+        verdicts = [None if cell is None else cell.verdict for cell in cells]
         sides = {version for finding in own for version in (finding.before, finding.after)}
         judged = [
             version in sides or (verdict is not None and _is_judged(verdict, sign, smallest=self._smallest))
             for version, verdict in zip(self.order, verdicts, strict=True)
         ]
         if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
-            return _Row(states=(None,) * len(judged), verdicts=verdicts)  # a level needs another version for comparison
+            return _Row(states=(None,) * len(judged), cells=cells)  # a level needs another version for comparison
         unclear = {version for finding in own for version in finding.untestable} - sides
         slower = [verdict is not None and sign in verdict.verdicts for verdict in verdicts]
         states = tuple(
             state if ok and version not in unclear and (state or not slow) else None
             for version, ok, slow, state in zip(self.order, judged, slower, bad_along([*self.order], own), strict=True)
         )
-        return _Row(states=states, verdicts=verdicts)
+        return _Row(states=states, cells=cells)
 
     @cached_property
     def _smallest(self) -> float:
@@ -138,10 +140,10 @@ class SignInRows:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Row:
     states: RowStates
-    verdicts: Sequence[CellVerdict | None]
+    cells: Sequence[CellResult | None]
 
-    def at(self, places: Iterable[int]) -> list[CellVerdict]:
-        return [verdict for place in places if (verdict := self.verdicts[place]) is not None]
+    def at(self, places: Iterable[int]) -> list[CellResult]:
+        return [cell for place in places if (cell := self.cells[place]) is not None]
 
 
 def _unclear(row: _Row, accused: _Row, finding: Finding, order: Mapping[str, int]) -> list[int]:
@@ -155,23 +157,28 @@ def _unclear(row: _Row, accused: _Row, finding: Finding, order: Mapping[str, int
     if kind == "outcome" or finding.verdict == "two modes":
         clean = _luck(row.at(both), accused.at(bad), outcome=kind == "outcome") <= LUCK
     elif kind == "growth" and finding.effect is not None:
-        clean = all(_grows_less(each, finding.metric, finding.effect) for each in row.at(both))
+        clean = all(_grows_less(each.verdict, finding.metric, finding.effect) for each in row.at(both))
     elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
         old = row.at([order[finding.before]])
-        clean = not old or all(_changes_less(old[0], each, finding) for each in row.at(both))
+        clean = not old or all(_changes_less(old[0].verdict, each.verdict, finding) for each in row.at(both))
     else:
         clean = True
     return [] if clean else both
 
 
-def _luck(good: Sequence[CellVerdict], bad: Sequence[CellVerdict], *, outcome: bool) -> float:
+def _luck(good: Sequence[CellResult], bad: Sequence[CellResult], *, outcome: bool) -> float:
     """Return the probability that the launches of good cells are merely lucky, given those of the bad ones. `outcome`:
-    they fail; otherwise they are slow. Good cells of which a launch failed have the failure.
+    they fail; otherwise they are slow. Good cells of which a launch failed have the failure. Launches that ended before
+    the failure was due in the bad cells cannot have shown it.
     """
+    failing = [trial for cell in bad for trial in cell.trials]
 
-    def shown(cell: CellVerdict) -> tuple[int, int]:
+    def shown(cell: CellResult) -> tuple[int, int]:
         """Return how many launches were bad, and of how many that could have been."""
-        return (cell.failed, cell.at_risk) if outcome else cell.of("step_time").slow or (0, cell.trials)
+        verdict = cell.verdict
+        if not outcome:
+            return verdict.of("step_time").slow or (0, verdict.trials)
+        return verdict.failed, verdict.at_risk + verdict.too_short - too_short(cell.trials, of=failing)
 
     counts = [[shown(each) for each in cells] for cells in (good, bad)]
     seen = [Evidence(bad=sum(bad for bad, _ in own), good=sum(every - bad for bad, every in own)) for own in counts]

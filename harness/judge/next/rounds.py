@@ -60,7 +60,8 @@ def propose_rounds(row: RowRun) -> Proposal:
         return _done(row)
     if proposal.kind != "replicate":  # which repeats a round that the others made
         row.kinds[proposal.round] = proposal.kind
-    depth = "whole" if row_fails_late(row.cells) or _shows_late(row) else proposal.depth
+    is_whole = row.only is not None or row_fails_late(row.cells) or _shows_late(row)
+    depth = "whole" if is_whole else proposal.depth
     return replace(proposal, depth=depth, shortens=True)
 
 
@@ -188,7 +189,7 @@ def _confirm(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
 def _least(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     done = {run.cell.id: len(run.measured) - _apart(row, run) for run in able}  # launches that count as rounds
     always = _always_fail(row)
-    behind = [run for run in able if done[run.cell.id] < row.asked.least and run.cell.id not in always]
+    behind = [run for run in able if done[run.cell.id] < _least_of(row, run) and run.cell.id not in always]
     if not behind:
         return None
     number = min(done[run.cell.id] for run in behind)
@@ -201,6 +202,11 @@ def _least(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     labels = (label for label in itertools.count() if row.kinds.get(label) != "confirm")
     proposal = _round(row, runs, next(itertools.islice(labels, number, None)), reason=reason)
     return replace(proposal, depth=_depth(row, number))
+
+
+def _least_of(row: RowRun, run: CellRun) -> int:
+    """Return the fewest launches that a version gets: all that it may have if its earlier ones left a cause open."""
+    return row.asked.most if row.only is not None and run.adopted >= row.asked.least else row.asked.least
 
 
 def _depth(row: RowRun, number: int) -> Depth:

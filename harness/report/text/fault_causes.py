@@ -100,6 +100,8 @@ def _image(attribution: Attribution, names: LaneNames) -> str:
     elif len(bad) > 1:
         told = f"not the {names.kind(bad)}'s fault"
     unknown = f"unknown on {names.all_of(attribution.open_lanes)}" if attribution.open_lanes else ""
+    if attribution.missing:
+        unknown = f"{unknown}: {names.passed(attribution.missing[0])} it out"
     return "; ".join(filter(None, (told, unknown)))
 
 
@@ -128,9 +130,7 @@ def _undecided(attribution: Attribution, names: LaneNames) -> str:
     lanes = names.blamed(attribution.bad_lanes)
     passed = names.passed(attribution.missing[0]) if attribution.missing else ""
     if passed:
-        return (
-            f"{passed}, too few to rule out the fault there, so the cause is undecided: run more of them (`--trials`)"
-        )
+        return f"{passed} the fault out there, so the cause is undecided"
     doubt = attribution.doubt or "image or lane"
     doubts = {
         "image or lane": f"whether the image or {lanes} is at fault is undecided",
@@ -170,7 +170,7 @@ class LaneNames:
     """Names the lanes of one attribution. In a run with one host and one lane, `on` names only a named card."""
 
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
-        self._cells = result.cells
+        self._cells, self._most = result.cells, result.plan.trials.most
         rows = [row for row in result.plan.rows if row.series.name == attribution.series]
         self.oldest = rows[0].series.images[0].version
         self._lanes = dict.fromkeys(row.lane for row in rows if row.variant.scenario.name == attribution.scenario)
@@ -224,11 +224,13 @@ class LaneNames:
         return f"{image} {verb} good on {together([self.one(lane) for lane in attribution.good_lanes])}"
 
     def passed(self, cell: Cell) -> str:
-        """Return `1.2 passed 4 launches` for a cell that is good, though not certainly free of the fault; or ""."""
+        """Return `1.2 passed 4 launches, too few (more: `--decide`) to rule` for a cell that is good, but may have the
+        fault; or ""."""
         tried = self._tried(cell)
         if tried is None or tried.verdict not in GOOD:
             return ""
-        return f"{self._what(cell)} passed {amounts.count(tried.trials, 'launch')}"
+        more = "`--decide`" if tried.trials < self._most else f"`--decide --trials {2 * self._most}`"
+        return f"{self._what(cell)} passed {amounts.count(tried.trials, 'launch')}, too few (more: {more}) to rule"
 
     def way_out(self, cell: Cell) -> str:
         """Return how to settle the question with this cell: run it, or if they can, let its launches step more."""

@@ -12,9 +12,11 @@ from functools import partial
 
 import pytest
 
+from harness.judge.attribution.cause import attribute
 from harness.model import Attribution, CellVerdict, Effect, Finding, Lane, SignalVerdict, Variant
 from tests.players import build
 from tests.players.faults import NEW, NGC, OLD, PLAIN
+from tests.players.trials import made_trial
 
 OLDEST, MIDDLE, NEWEST = (image.version for image in NGC.images)
 VARIANTS = [build.variant("ops", op=op) for op in ("get", "put", "pop")]
@@ -50,6 +52,26 @@ def test_a_card_is_blamed_only_if_the_other_one_would_have_failed_too(failed: in
         assert (told.cause, told.good_lanes) == ("interaction", (OLD,))
     else:
         assert (told.cause, told.good_lanes, told.open_lanes) == ("image", (), (OLD,))
+        asked = [(cell.lane, cell.image.version) for cell in told.missing]
+        assert asked == [(OLD, NEWEST)] * (launches < 8), "--decide launches it again, as long as it may be"
+
+
+@pytest.mark.parametrize(("due", "cause"), [(400, "interaction"), (3000, "image")])
+def test_launches_that_ended_before_the_failure_was_due_clear_no_card(due: int, cause: str) -> None:
+    """A card was blamed for a rare crash in step 3,000: on the other one, quiet launches had ended at step 500."""
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        return crashed(6 if at == NEW and version == NEWEST else 0, 8)
+
+    result = build.run([(NGC, (OLD, NEW), (PLAIN,))], judge, findings=[crashing(NEW)])
+    quiet = [made_trial(number=n, end="stopped", last_step=500) for n in range(8)]
+    failing = [made_trial(number=n, end="crash", last_step=due) for n in range(6)]
+    cells = [
+        replace(cell, trials=(*quiet[: 8 - cell.verdict.failed], *failing[: cell.verdict.failed]))
+        for cell in result.cells
+    ]
+    (told,) = attribute(result.plan, cells, result.findings)
+    assert told.cause == cause
 
 
 def test_a_failure_on_the_other_card_does_not_clear_it() -> None:
