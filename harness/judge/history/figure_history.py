@@ -5,6 +5,9 @@ includes drift over time and the versions' own differences, so that a level show
 it. Such figures often follow one another: load and heat last. With a correlation r between neighbours, the mean of
 many has (1 + r) / (1 - r) times the variance of independent ones, and the differences between neighbours show only the
 share 1 - r of the variance. What is left beside the levels shows r, and the noise is widened by both.
+
+Differences between neighbours tell little of the noise of a short series. Where they show no level, one change is
+tested against the noise that it leaves, as in a t-test of the versions before it and since.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ MOST_ODD = 3
 """Most odd figures in a row that are winsorized: fewer than LASTING."""
 MOST_CORRELATED = 0.9
 """Largest correlation between neighbours that is assumed; a longer memory cannot be told from a change."""
+USUAL_CORRELATION, USUAL_FIGURES = 0.3, 10
+"""Correlation between neighbours that is assumed beside the measured one, and the number of figures as which it counts:
+few figures show theirs poorly."""
 SEARCHES = 8
 """Most searches for levels, each with the correlation beside those that the last one found."""
 RARE_RUNS = 0.05
@@ -61,11 +67,16 @@ def judge_figures(
         laid = _laid_by_neighbours(logs)
         spread = laid.spread
         levels, correlation = _levels_beside_correlation(laid, least=least)
+        beside, assumed = _beside_one_change(laid.values[0])
+        if not levels.shifts:
+            levels, correlation = levels_of(replace(laid, spread=beside), least=least, alpha=ALPHA), assumed
         far = FAR_FROM_NEIGHBOURS * spread.deviation
         is_even = np.abs(np.diff(laid.raw[0])).max() <= far
         changed = _spread(laid.raw[0], with_change=True) if is_even else spread  # the noise of a series with a change
         changed = _widened(changed, correlation)
-        visible = least_found(changed, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING)
+        visible = min(
+            least_found(each, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING) for each in (changed, beside)
+        )
         # Versions whose figure differs from its neighbours, at which no level changes.
         inside = {place for shift in levels.shifts for place in range(shift.before, shift.after + 1)}
         far_out = np.flatnonzero(np.abs(laid.raw - laid.values)[0] > max(least, far))
@@ -138,13 +149,33 @@ def _levels_beside_correlation(laid: Laid, *, least: float) -> tuple[Levels, flo
     return levels, correlation
 
 
+def _beside_one_change(figures: Floats) -> tuple[Spread, float]:
+    """Return the noise of figures, shape (versions,), beside the change of level that leaves least, widened by the
+    correlation of neighbours, and this correlation. The noise is that of the largest t-statistic of any single change
+    (Worsley, Journal of the American Statistical Association 74, 1979)."""
+    count, places = len(figures), np.arange(2, len(figures) - 1)
+    sums, total = figures.cumsum()[places - 1], figures.sum()
+    at = int(places[np.argmax(sums**2 / places + (total - sums) ** 2 / (count - places))])
+    rest = figures - np.where(np.arange(count) < at, figures[:at].mean(), figures[at:].mean())
+    squares = max(float((rest**2).sum()), count * NEGLIGIBLE**2)
+    own = _unbiased(float((rest[1:] * rest[:-1]).sum()) / squares, count, pieces=2)
+    correlation = max((count * own + USUAL_FIGURES * USUAL_CORRELATION) / (count + USUAL_FIGURES), 0.0)
+    deviation = math.sqrt(squares / (count - 2) * (1 + correlation) / (1 - correlation))
+    return Spread(deviation=deviation, freedom=count - 2), correlation
+
+
+def _unbiased(correlation: float, count: int, *, pieces: int) -> float:
+    """Return the correlation between neighbours of so many figures without most of its bias, -1 / n for each level that
+    was fitted (Marriott and Pope, Biometrika 41, 1954)."""
+    return min((correlation * count + pieces) / max(count - 3 * pieces, 0.75 * count), MOST_CORRELATED)
+
+
 def _widened(spread: Spread, correlation: float) -> Spread:
     return replace(spread, deviation=spread.deviation * math.sqrt(1 + correlation) / (1 - correlation))
 
 
 def _correlation(figures: Floats, levels: Levels) -> float:
-    """Return the correlation between neighbours beside the levels, without most of its bias, -1 / n for each level that
-    was fitted (Marriott and Pope, Biometrika 41, 1954); 0 if it is within its standard error."""
+    """Return the correlation between neighbours beside the levels; 0 if it is within its standard error."""
     places = np.arange(len(figures))
     fitted = np.full(len(figures), levels.height)
     for shift in levels.shifts:
@@ -156,10 +187,8 @@ def _correlation(figures: Floats, levels: Levels) -> float:
     total = float((rest**2).sum())
     if total <= count * NEGLIGIBLE**2:
         return 0.0
-    pieces = len(levels.shifts) + 1
-    correlation = float((rest[1:] * rest[:-1]).sum()) / total
-    correlation = (correlation * count + pieces) / max(count - 3 * pieces, 0.75 * count)
-    return min(correlation, MOST_CORRELATED) if correlation > 1 / math.sqrt(count) else 0.0
+    correlation = _unbiased(float((rest[1:] * rest[:-1]).sum()) / total, count, pieces=len(levels.shifts) + 1)
+    return correlation if correlation > 1 / math.sqrt(count) else 0.0
 
 
 def _running_median(figures: Floats, reach: int) -> Floats:
