@@ -15,7 +15,7 @@ from functools import cached_property
 from harness import amounts
 from harness.model import GOOD, Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, written
 from harness.model.attributed import bounds_of, sign_of
-from harness.model.judged import Interval
+from harness.model.judged import Effect, Interval
 from harness.model.signals import SIGNALS, signal_of, unit_per
 from harness.report.text import fault_sentences, finding_words, signal_words
 from harness.report.text.fault_causes import whose_fault
@@ -200,7 +200,7 @@ class FindingBox:
         begin = "" if old is None else f"{'' if bound is None else 'at most '}{older or 'unknown'} → "
         is_told = is_brief and size is not None and size.ci is not None and size.unit == "ratio"
         around = f" ({low} to {high})" if low and high and value and not is_told else ""
-        ratio = f"; {amounts.effect(size)}" if size is not None and size.unit == "ratio" and not self._drifts else ""
+        ratio = "" if size is None or self._drifts else _ratio_text(size, value, side)
         return f"{self._title} {begin}{amounts.before_unit(told, around)}{ratio}"
 
     # ------------------------------------------------------------ evidence
@@ -375,6 +375,18 @@ def _sides(episode: Episode) -> tuple[str, str | None]:
         return begins.after, begins.before
     assert ends is not None, "an episode has a begin or an end"
     return ends.before or ends.after, ends.after
+
+
+def _ratio_text(size: Effect, new: float, old: float | None) -> str:
+    """Return `; +12.3 (11 to 13.5) %`. A size compares all versions before a change with all since: if the figures of
+    the two versions beside it, which are `old` and `new`, have another ratio, return `; +65.7 % over all versions
+    before and since`. Return "" if the size is no ratio.
+    """
+    if size.unit != "ratio":
+        return ""
+    low, high = size.ci or (size.value * (1 - _ALIKE), size.value * (1 + _ALIKE))
+    explains = not old or low <= new / old <= high
+    return f"; {amounts.effect(size)}{'' if explains else ' over all versions before and since'}"
 
 
 def _price(before: CellResult, cured: CellResult, what: str) -> str:
