@@ -143,6 +143,11 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {plural(noun, amount)}"
 
 
+def every(amount: int, noun: str) -> str:
+    """Return a phrase for all of this many: `the only cell`, `both cells` or `all 3 cells`."""
+    return {1: f"the only {noun}", 2: f"both {plural(noun, 2)}"}.get(amount, f"all {count(amount, noun)}")
+
+
 def plural(noun: str, amount: int) -> str:
     """Return a noun as it follows this amount: `launch` after 1, else `launches`."""
     return noun if amount == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"

@@ -138,7 +138,8 @@ def since_text(change: MachineChange, pairs: Sequence[Pair]) -> str:
     versions, good = (list(dict.fromkeys(pair.image for pair in side)) for side in (change.worse, change.alike))
     columns = change.worse[0].one, change.worse[0].other
     asked = sum((pair.one, pair.other) == columns for pair in pairs)
-    cells = f"all {asked} cells" if len(change.worse) == asked > 1 else f"{len(change.worse)} of {asked} cells"
+    some = len(change.worse)
+    cells = amounts.every(asked, "cell") if some == asked > 1 else f"{some} of {amounts.count(asked, 'cell')}"
     software = [together(list(map(plain, side))) for side in (change.after, change.before)]
     if not good:
         whose = "not the images' fault" if len(versions) > 1 else "no other image tells whether it takes this one"

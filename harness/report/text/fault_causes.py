@@ -196,7 +196,7 @@ class LaneNames:
         """Return a phrase for all these lanes: `the RTX 4090`, `both cards`, `all 3 hosts` or `old and new`."""
         if len(lanes) < 2 or set(lanes) != set(self._lanes) or self.kind(lanes) == _EITHER:
             return together([self.one(lane) for lane in lanes])
-        return f"both {self.kinds(lanes)}" if len(lanes) == 2 else f"all {len(lanes)} {self.kinds(lanes)}"
+        return amounts.every(len(lanes), self.kind(lanes))
 
     def kind(self, lanes: Sequence[Lane]) -> str:
         """Return the noun for these lanes: `card`, `host`, or `host or card` if only some of them have a GPU."""

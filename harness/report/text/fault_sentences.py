@@ -399,7 +399,7 @@ def params_clause(attribution: Attribution) -> str:
     if not rule.conditions and rule.never_run:
         return f"in every variant that can tell ({many} of {many + len(rule.never_run)})"
     if not rule.conditions:
-        return "in both variants" if many == 2 else f"in all {many} variants"
+        return f"in {amounts.every(many, 'variant')}"
     joined = (", or " if rule.any_of else " and ").join(map(_spoken, rule.conditions))
     also = f" (or when {' and '.join(map(_spoken, rule.also[0]))}: the two always occur together)" if rule.also else ""
     odd = f" ({amounts.count(len(rule.exceptions), 'exception')})" if rule.exceptions else ""

@@ -72,8 +72,8 @@ def _infrastructure(result: RunResult) -> str:
     lost = [entry for entry in result.cells if entry.problem or _is_untested(entry)]
     if not any(entry.verdict.trials for entry in result.cells):
         if not lost and not hosts:
-            every = "the only cell is" if len(result.cells) == 1 else f"all {len(result.cells):,} cells are"
-            return f"Nothing was run: {every} excluded or incompatible with the host."
+            every, are = amounts.every(len(result.cells), "cell"), "are" if len(result.cells) > 1 else "is"
+            return f"Nothing was run: {every} {are} excluded or incompatible with the host."
         return f"Nothing could be measured: {_cells(result, len(lost))} are untested{where}."
     how = "" if all(map(_is_untested, lost)) else " as planned"
     told = f"{_cells(result, len(lost))} could not be measured{how}{where}"
@@ -141,7 +141,7 @@ def _ok(result: RunResult) -> str:
     tones = [tone(entry.verdict.verdict) for entry in result.cells]
     cells, good = amounts.count(len(tones), "cell"), tones.count("good")
     if tones and "none" not in tones:
-        return f"Nothing bad: {'all ' if len(tones) > 1 else ''}{cells} {'are' if len(tones) > 1 else 'is'} good."
+        return f"Nothing bad: {amounts.every(len(tones), 'cell')} {'are' if len(tones) > 1 else 'is'} good."
     if all(is_needless(entry) for entry in result.cells if tone(entry.verdict.verdict) == "none"):
         return f"Nothing bad in the {good} of {cells} that were run; the other {len(tones) - good} were not."
     return f"Nothing bad: {good} of {cells} good, the rest not measured."
