@@ -193,12 +193,12 @@ LITTLE_SHARE = 0.01
 
 def limits_of_launch(trial: Trial, limits: Limits) -> Limits:
     """Return the limits by which a launch is judged: the memory of a program that ended by itself is to grow by more
-    than a little in the whole run, unless the matrix file has a limit of its own. Those of a trace over time are by the
-    second."""
+    than a little in the whole run, unless the matrix file has a limit of its own. Those of a run without steps are by
+    the second."""
     timed, own = over_time(trial), dict(limits.signals)
-    if timed is not None:
+    if timed is not None and not has_step_times(trial):
         own |= {name: SAMPLES_A_SECOND * limit for name in ("memory", *GROWTHS) if (limit := own.get(name)) is not None}
-    elif not trial.ran_to_its_end or not trial.last_step:
+    if timed is None and not (trial.ran_to_its_end and trial.last_step):
         return limits
     length = trial.last_step if timed is None else float(timed.step[-1])
     if "memory" not in limits.changed:
@@ -211,21 +211,31 @@ _OVER_TIME: WeakKeyDictionary[Trace, Trace] = WeakKeyDictionary()
 
 
 def over_time(trial: Trial) -> Trace | None:
-    """Return the trace of a run without steps by the seconds since its start in place of steps; None if it has steps,
-    failed, or has too few samples."""
-    trace, is_sampled = trial.trace, trial.ended_well and not has_step_times(trial) and not trial.output.buffered
+    """Return the memory of a whole run that has too few steps to be judged by them, at even distances in time: by the
+    seconds since its start if it has no steps, else by the steps that it had made by then, from the end of the first to
+    that of the last, as if all took equally long. None if it has enough steps, failed, or has too few samples."""
+    trace, has_steps = trial.trace, has_step_times(trial)
+    is_sampled = trial.ended_well and not (has_steps and not trial.is_one_figure) and not trial.output.buffered
     if trace is None or not is_sampled or not trace.over_time:
         return None
     if trace not in _OVER_TIME:
-        until = np.searchsorted(trace.over_time["at_s"], trial.run_s or math.inf, side="right")
-        if until < LEAST_STEPS:
-            return None
-        columns = {name: values[:until] for name, values in trace.over_time.items()}
+        facts, (first, last) = trial.facts, (0.0, trial.run_s or math.inf)
+        if has_steps:
+            first = sum(each or 0.0 for each in (facts.start_s, facts.setup_s, facts.first_step_s))
+            last -= facts.end_s or 0.0
+        rows = slice(*np.searchsorted(trace.over_time["at_s"], (first, last), side="right"))
+        columns = {name: values[rows] for name, values in trace.over_time.items()}
         at_s = columns.pop("at_s")
-        second = trial.last_step / at_s[-1]
-        counts = {name: values / second if name == "step" else values for name, values in trace.counts.items()}
-        looks = tuple(replace(look, step=round(look.step / second)) for look in trace.looks)
-        _OVER_TIME[trace] = Trace(step=at_s, columns=columns, looks=looks, counts=counts)
+        if len(at_s) < LEAST_STEPS:
+            return None
+        if has_steps:
+            own = replace(trace, step=1 + (trial.last_step - 1) * (at_s - first) / (last - first), columns=columns)
+        else:
+            second = trial.last_step / at_s[-1]
+            counts = {name: values / second if name == "step" else values for name, values in trace.counts.items()}
+            looks = tuple(replace(look, step=round(look.step / second)) for look in trace.looks)
+            own = Trace(step=at_s, columns=columns, looks=looks, counts=counts)
+        _OVER_TIME[trace] = own
     return _OVER_TIME[trace]
 
 

@@ -23,6 +23,7 @@ from harness.judge.history.flaky import outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
+from harness.judge.launches import over_time
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -190,10 +191,11 @@ def _grows_alike(cells: Sequence[CellResult], signal: str) -> float | None:
     return sum(rates) / len(rates)
 
 
-def _grows_alike_over_time(cells: Sequence[CellVerdict]) -> float | None:
-    """Return the rate, in KiB/s, at which memory grows in a version of a program without steps, if no other version is
-    known to grow by less in its run, nor by much more: it may keep its results. None if there is nothing to compare."""
-    told = [cell for cell in cells if cell.trials and cell.per == "run"]
+def _grows_alike_over_time(cells: Sequence[CellResult]) -> float | None:
+    """Return the rate at which memory grows in a version of a program with few steps, in KiB a step, or without steps,
+    in KiB/s, if no other version is known to grow by less in its run, nor by much more: it may keep its results. None
+    if there is nothing to compare."""
+    told = [cell.verdict for cell in cells if any(over_time(trial) is not None for trial in cell.trials)]
     growing = [cell for cell in told if "leak" in cell.verdicts]
     if not growing or len(told) < 2:
         return None
@@ -211,7 +213,7 @@ def _judged_cells(cells: Sequence[CellResult], *, least: int) -> list[CellResult
     judged = [_judged_cell(cell, launches, least=least) for cell in cells]
     memory, disk = _grows_alike(judged, "memory"), _grows_alike(judged, "disk")
     if memory is None:
-        memory = _grows_alike_over_time([cell.verdict for cell in judged])
+        memory = _grows_alike_over_time(judged)
     if (memory, disk) != (None, None):
         cells = [
             replace(cell, trials=tuple(_growing_alike(each, memory, disk) for each in cell.trials)) for cell in cells

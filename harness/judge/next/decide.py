@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from harness.amounts import every
 from harness.judge.history.flaky import Evidence, Reach, chance_of_luck, chances
 from harness.judge.next.bisect_records import (
     LEVEL,
@@ -331,10 +332,9 @@ def _doubt(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
     if history.is_mixed:
         return ""
     failed = history.failures_from(boundary)
-    launches = f"all {failed} launches" if failed > 1 else "the only launch"
     return (
-        f" ({launches} from there on failed; if only some launches fail, the failure may have begun earlier: see "
-        "--search full)"
+        f" ({every(failed, 'launch')} from there on failed; if only some launches fail, the failure may have begun "
+        "earlier: see --search full)"
     )
 
 

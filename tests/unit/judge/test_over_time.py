@@ -1,8 +1,9 @@
-"""Memory over time of programs without steps: what grows to the end of a run is named, and what is filled is not."""
+"""Memory over time of programs with few steps or none: what grows to the end is named, and what is filled is not."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,11 @@ from tests.players.trials import facts_of, made_trial, row_run, trace_of
 SECONDS, ROWS = 5.0, 100
 AT_S = np.linspace(SECONDS / ROWS, SECONDS, ROWS)
 SHARE = AT_S / SECONDS
+
+
+FEW = 20
+EPOCH_S = 0.2
+"""The steps of a program that makes few: it starts in the first second, and each takes as long."""
 
 
 def run_of(anon_kib: Floats, number: int) -> Trial:
@@ -45,12 +51,25 @@ def lost(kib_s: float, *, since: float = 0.0) -> Floats:
     return loaded(8000) + np.floor(np.maximum(SHARE - since, 0.0) * SECONDS * kib_s / 64) * 64
 
 
-def judged(*versions: Floats, launches: int = 4) -> RunResult:
+def with_steps(trial: Trial) -> Trial:
+    """Return the launch of a program that tells of `FEW` steps, the first of which ends after `SECONDS` less the time
+    of the others."""
+    assert trial.trace is not None
+    assert trial.run_s is not None
+    columns = {"step_s": np.full(FEW, EPOCH_S), "rss_kib": np.full(FEW, 12_000.0)}
+    trace = replace(trial.trace, step=np.arange(1.0, FEW + 1), columns=columns)
+    facts = replace(trial.facts, start_s=0.1, setup_s=trial.run_s - FEW * EPOCH_S - 0.1, first_step_s=EPOCH_S)
+    return replace(trial, last_step=FEW, trace=trace, failure=replace(trial.failure, shortfall=None), facts=facts)
+
+
+def judged(*versions: Floats, launches: int = 4, change: Callable[[Trial], Trial] = lambda trial: trial) -> RunResult:
     """Return the run of a program whose versions have this memory over time."""
     series = build.series("app", [f"1.{place}" for place in range(len(versions))])
     result = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat())
     runs = [
-        CellRun(cell=cell, trials=[replace(run_of(own, 10 * place + n), cell_id=cell.id) for n in range(launches)])
+        CellRun(
+            cell=cell, trials=[change(replace(run_of(own, 10 * place + n), cell_id=cell.id)) for n in range(launches)]
+        )
         for place, (cell, own) in enumerate(zip(result.plan.cells, versions, strict=True))
     ]
     told = judge_run(result.plan, [judge_row(row_run(runs))], directory=Path("none"))
@@ -115,6 +134,29 @@ def test_growth_of_which_no_other_version_is_known_to_be_free_is_not_blamed_on_o
     jumps = loaded(8000) + np.floor(SHARE * 3) * 5000
     result = judged(jumps, jumps, lost(3000))
     assert "memory" not in {one.metric for one in result.findings}
+
+
+def test_a_leak_of_few_steps_is_named_by_the_step() -> None:
+    """Of a program of 20 epochs, a leak was only a larger peak, and hid behind one."""
+    result = judged(lost(0), lost(0), lost(12_288), lost(12_288), change=with_steps)
+    leak = next(one for one in result.findings if one.metric == "memory")
+    assert leak.effect is not None
+    assert (leak.after, leak.effect.unit) == ("1.2", "KiB/step")
+    assert leak.effect.value == pytest.approx(12_288 * EPOCH_S, rel=0.1)
+    assert seen(result) == ["good", "good", "bad", "bad"]
+
+
+@pytest.mark.parametrize("more", [loaded(40_000, until=0.2), loaded(40_000, until=0.7)])
+def test_what_few_steps_fill_once_is_no_leak(more: Floats) -> None:
+    result = judged(lost(0), lost(0), lost(0) + more, lost(0) + more, change=with_steps)
+    assert {one.metric for one in result.findings} == {"peak_memory"}
+    assert not {"bad", "suspect", "blind"} & set(seen(result)), "nor is it a question"
+
+
+def test_few_steps_that_keep_their_results_in_all_versions_accuse_none() -> None:
+    result = judged(lost(3000), lost(3300), lost(2900), change=with_steps)
+    assert not result.findings
+    assert seen(result) == ["none"] * 3
 
 
 def test_a_run_that_is_too_short_has_no_growth() -> None:
