@@ -99,7 +99,7 @@ class Looking:
         files, cell, progress = SentFiles(), replace(self.cell, variant=variant), self.context.progress
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
         if not is_quiet:
-            progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
+            progress.trial_started(lane=lane, cell=label, number=1, steps=steps, most_s=variant.scenario.timeout_s)
         conversation = Conversation(
             launch=LaunchRequest(
                 prepared=self.prepared,

@@ -46,7 +46,8 @@ class ProgressListener(Protocol):
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         """Report how an image is being prepared: `pulling 120/900 MiB`, `installing numpy==2.0.0`."""
 
-    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None: ...
+    def trial_started(self, *, lane: str, cell: str, number: int, steps: int | None, most_s: float) -> None:
+        """Report the start of a trial of at most `most_s` seconds and `steps` steps; None if no step is counted."""
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         """Report the current step, about once a second while a trial runs."""

@@ -30,6 +30,7 @@ _LEAST_SAMPLES = 6
 _MOST_SAMPLES = 512
 _WIDE = 60
 _REFRESHES_PER_S = 4
+_LONG_S = 30.0
 _FEW = 10
 """Of the trials that have ended, at most one for each _FEW may be under way when what a trial takes is computed."""
 
@@ -74,13 +75,16 @@ def plain_progress(
 
 @dataclass(kw_only=True)
 class Activity:
-    """The work of one thread in a lane: preparing an image (`steps` is 0) or running a trial of at most `steps` steps.
+    """The work of one thread in a lane: preparing an image, or running a trial, which began at `began_s` and takes
+    at most `most_s`, and `steps` steps if any are counted.
 
     `samples` are pairs of step and resident memory in KiB; of many, only every second one is kept.
     """
 
     text: str = ""
-    steps: int = 0
+    steps: int | None = None
+    began_s: float = 0.0
+    most_s: float | None = None
     step: int = 0
     samples: list[tuple[int, float]] = field(default_factory=list)
 
@@ -139,18 +143,19 @@ class LaneState:
     @property
     def activity(self) -> str:
         """Return a text on what the lane is doing: its running trials, or what it prepares for one."""
-        trials = [activity.text for activity in self.activities.values() if activity.steps]
+        trials = [activity.text for activity in self.activities.values() if activity.most_s]
         if len(trials) > 1:
             return f"{len(trials)} side by side: {', '.join(trials)}"
         return trials[0] if trials else self.newest.text
 
-    def begin_trial(self, activity: str, *, steps: int) -> None:
-        """Begin a trial in this thread, or the preparation of a trial (`steps` is 0)."""
+    def begin_trial(self, activity: str, *, steps: int | None = None, most_s: float | None = None) -> None:
+        """Begin a trial of at most `most_s` seconds in this thread, or the preparation of one (None)."""
         self.activities.pop(threading.get_ident(), None)
-        trials = {key: activity for key, activity in self.activities.items() if activity.steps}
+        trials, now_s = {key: one for key, one in self.activities.items() if one.most_s}, self.elapsed_s()
         if not trials:
-            self.since_s = self.elapsed_s()
-        self.activities = {**trials, threading.get_ident(): Activity(text=activity, steps=steps)}
+            self.since_s = now_s
+        own = Activity(text=activity, steps=steps, began_s=now_s, most_s=most_s)
+        self.activities = {**trials, threading.get_ident(): own}
 
     def sample(self, step: int, rss_kib: float | None) -> None:
         own = self.activities.setdefault(threading.get_ident(), Activity())
@@ -166,17 +171,21 @@ class LaneState:
         self.ran += not (reused or replicate)
         self.most = max(self.most, self.done)
         ended = self.activities.pop(threading.get_ident(), Activity())
-        running = sum(activity.steps > 0 for activity in self.activities.values())
-        if ended.steps and _FEW * running <= self.ran:
+        running = sum(activity.most_s is not None for activity in self.activities.values())
+        if ended.most_s and _FEW * running <= self.ran:
             now_s = self.elapsed_s()
             self.busy_s, self.since_s = self.busy_s + now_s - self.since_s, now_s
             self.trial_s = self.busy_s / self.ran if self.ran else None
 
     @property
     def left(self) -> str:
-        """Return `about 1 min left, ≤ 3 min`, at the rate of the trials that have ended; "" while it is unknown, and
-        after the last trial.
+        """Return `about 1 min left, ≤ 3 min`, at the rate of the trials that have ended. Until one has, return `ends in
+        ≤ 19 min`, the longest that the newest trial may yet take, if that has been running for long. Return "" before
+        that, and after the last trial.
         """
+        newest, now_s = self.newest, self.elapsed_s()
+        if self.trial_s is None and newest.most_s and now_s - newest.began_s >= _LONG_S:
+            return f"ends in ≤ {amounts.duration(max(newest.began_s + newest.most_s - now_s, 0.0))}"
         if self.trial_s is None or self.done >= self.most:
             return ""
         most = amounts.duration(self.trial_s * (self.most - self.done))
@@ -202,9 +211,9 @@ class LanesProgress:
             for lane, number in most.items():
                 self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
-    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
+    def trial_started(self, *, lane: str, cell: str, number: int, steps: int | None, most_s: float) -> None:
         with self._lock:  # the line already shows the lane
-            self._lane(lane).begin_trial(f"{cell.replace(f' on {lane}:', ':')} #{number}", steps=steps)
+            self._lane(lane).begin_trial(f"{cell.replace(f' on {lane}:', ':')} #{number}", steps=steps, most_s=most_s)
 
     def _end(self, trial: EndedTrial) -> bool:
         """End a trial in this thread. Return whether it is news: the first of its cell in this run, or one that ends
@@ -245,7 +254,7 @@ class LiveProgress(LanesProgress):
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
-            self._lane(lane).begin_trial(f"{image}: {text}", steps=0)
+            self._lane(lane).begin_trial(f"{image}: {text}")
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         with self._lock:
@@ -308,8 +317,9 @@ class LiveProgress(LanesProgress):
 
 def _seen(state: LaneState) -> str:
     newest = state.newest
-    rate = newest.rate_kib_per_step()
-    step = f"step {newest.step:,}/{newest.steps:,}" if newest.steps else ""
+    if newest.steps is None:
+        return ""
+    rate, step = newest.rate_kib_per_step(), f"step {newest.step:,}/{newest.steps:,}"
     return " · ".join(filter(None, (step, "" if rate is None else amounts.in_unit(rate, "KiB/step"))))
 
 
@@ -371,7 +381,7 @@ class PlainProgress(LanesProgress):
                 self.note(f"{lane}: {text}")
             elif self._is_new(f"{lane}: {image}"):
                 self._say(f"image {lane}: {image}: {text}")
-            self._lane(lane).begin_trial(text if isinstance(text, Waiting) else f"{image}: {text}", steps=0)
+            self._lane(lane).begin_trial(text if isinstance(text, Waiting) else f"{image}: {text}")
         self.tell_time()
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:

@@ -181,7 +181,9 @@ class CellLauncher:
         self._check_stopped()
         self.lease()
         begun_s = time.monotonic()
-        self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
+        scenario = cell.variant.scenario
+        steps = None if scenario.is_sampled else scenario.steps.budget
+        self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=steps, most_s=scenario.timeout_s)
         length = length_of(run, row, proposal)
         start = functools.partial(self._launch, run, run.prepared, proposal, length, slices=slices)
         trial, description = yield from self._reviewed(run, start, number=number)

@@ -49,7 +49,7 @@ def a_run(watch: ProgressListener, *, lane: str = "local") -> None:
     watch.plan(most={lane: 3}, exact=True, about={})
     watch.preparing(lane=lane, image="6.3.0", text="installing multidict==6.3.0")
     watch.preparing(lane=lane, image="6.3.0", text="installing: 50 %")
-    watch.trial_started(lane=lane, cell=CELL, number=1, steps=4000)
+    watch.trial_started(lane=lane, cell=CELL, number=1, steps=4000, most_s=1200.0)
     for step in range(100, 1100, 100):
         watch.step(lane=lane, step=step, rss_kib=30_000 + 8.0 * step)
     watch.trial_ended(EndedTrial(lane=lane, cell=CELL, text="leak 7.84 KiB/step", bad=True))
@@ -78,7 +78,7 @@ def test_a_note_is_told_once_in_a_command() -> None:
         with plain_progress(stream, told=told) as watch:
             for _ in range(2):
                 watch.preparing(lane="local", image="lease", text=Waiting("waiting: this host is in use"))
-                watch.trial_started(lane="local", cell=CELL, number=1, steps=4000)
+                watch.trial_started(lane="local", cell=CELL, number=1, steps=4000, most_s=1200.0)
                 watch.note("host old is gone")
     assert stream.getvalue().splitlines() == ["note local: waiting: this host is in use", "note host old is gone"]
 
@@ -112,7 +112,7 @@ def test_a_log_has_a_line_where_a_cell_ends_otherwise_and_one_a_minute() -> None
     with plain_progress(stream, clock=clock) as watch:
         watch.plan(most={"local": 12}, exact=False, about={"local": 9})
         for number in range(1, 7):
-            watch.trial_started(lane="local", cell=CELL, number=number, steps=4000)
+            watch.trial_started(lane="local", cell=CELL, number=number, steps=4000, most_s=1200.0)
             clock.now_s = 20 * number
             watch.step(lane="local", step=1, rss_kib=None)
             watch.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat", bad=number == 5))
@@ -135,7 +135,7 @@ def test_the_time_left_does_not_jump_while_launches_take_turns(monkeypatch: pyte
     lane.plan(most=8, exact=True, about=0)
     for _ in range(3):
         for thread[0] in (1, 2):
-            lane.begin_trial(CELL, steps=4000)
+            lane.begin_trial(CELL, steps=4000, most_s=1200.0)
         for _ in range(4):
             clock.now_s += 5
             told.append(lane.left)
@@ -192,10 +192,10 @@ def bars(width: int, *, exact: bool = True, about: Mapping[str, int] | None = No
     console = Console(file=io.StringIO(), width=width)
     live = LiveProgress(console, clock=clock)
     live.plan(most={"local": 4, "new": 2}, exact=exact, about=about or {})
-    live.trial_started(lane="local", cell=CELL, number=1, steps=4000)
+    live.trial_started(lane="local", cell=CELL, number=1, steps=4000, most_s=1200.0)
     clock.now_s = 30
     live.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat", bad=False))
-    live.trial_started(lane="local", cell=CELL, number=2, steps=4000)
+    live.trial_started(lane="local", cell=CELL, number=2, steps=4000, most_s=1200.0)
     for step in range(100, 1300, 100):
         live.step(lane="local", step=step, rss_kib=30_000 + 8.0 * step)
     live.preparing(lane="new", image="6.3.0", text="pulling 120/900 MiB")
@@ -255,13 +255,28 @@ def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> N
     assert state.newest.rate_kib_per_step() is None
     state.end_trial(reused=True, replicate=False)
     assert state.left == ""
-    state.begin_trial(CELL, steps=4000)
+    state.begin_trial(CELL, steps=4000, most_s=1200.0)
     clock.now_s = 10
     state.end_trial(reused=False, replicate=False)
     assert state.left == "20 s left"
     state.end_trial(reused=False, replicate=False)
     state.end_trial(reused=False, replicate=False)
     assert state.left == ""
+
+
+def test_a_first_launch_that_lasts_says_when_it_ends_and_counts_no_samples_as_steps() -> None:
+    """For 20 minutes, a command that never ends showed `step 11,240/4,000` and a dash."""
+    clock, lines = Clock(), io.StringIO()
+    live = LiveProgress(Console(file=lines, width=120, force_terminal=True), clock=clock)
+    live.plan(most={"local": 1}, exact=True, about={})
+    live.trial_started(lane="local", cell="N 1: sh", number=1, steps=None, most_s=1200.0)
+    live.step(lane="local", step=600, rss_kib=2000.0)
+    for now_s, left in ((20, "—"), (60, "ends in ≤ 19 min")):
+        clock.now_s = now_s
+        live._console.print(live._lines())
+        told = lines.getvalue().splitlines()[-1]
+        assert told.rstrip().endswith(left)
+        assert "step" not in told
 
 
 @pytest.mark.parametrize(
@@ -336,12 +351,12 @@ def test_launches_side_by_side_are_all_named() -> None:
     state, begun, checked = LaneState(elapsed_s=Clock()), threading.Event(), threading.Event()
 
     def other() -> None:
-        state.begin_trial("b #1", steps=10)
+        state.begin_trial("b #1", steps=10, most_s=1200.0)
         begun.set()
         checked.wait(10)
         state.end_trial(reused=False, replicate=False)
 
-    state.begin_trial("a #1", steps=10)
+    state.begin_trial("a #1", steps=10, most_s=1200.0)
     thread = threading.Thread(target=other)
     thread.start()
     assert begun.wait(10)
@@ -355,7 +370,7 @@ def test_a_line_of_the_live_display_does_not_wrap_at_80_columns() -> None:
     """The number of launches was wrapped: `launch 1, about 36, at most` and, on the next line, `108`."""
     live = LiveProgress(Console(file=io.StringIO(), width=80), clock=Clock())
     live.plan(most={"local": 108}, exact=False, about={"local": 36})
-    live.trial_started(lane="local", cell=CELL, number=1, steps=4000)
+    live.trial_started(lane="local", cell=CELL, number=1, steps=4000, most_s=1200.0)
     with live.display.console.capture() as captured:
         live.display.console.print(live.display.get_renderable())
     (line,) = captured.get().splitlines()
