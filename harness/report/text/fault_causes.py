@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from harness import amounts
-from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult
+from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult, Varied
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import lane_text, place_of_cell, some_of, together
 
@@ -49,11 +49,14 @@ def cause_text(attribution: Attribution, result: RunResult) -> str:
 
 
 def whose_fault(attribution: Attribution, result: RunResult, *, before: str | None, after: str) -> str:
-    """Return `cause_text`, for an image's fault after whose it is: the image's, or a package's if the harness installed
-    those of `before` and `after`, between which the fault begins or ends. Packages that came with them count, too.
+    """Return `cause_text`, for an image's fault after whose it is: the image's, the value's of a variable, or a
+    package's if the harness installed those of `before` and `after`, between which the fault begins or ends. Packages
+    that came with them count, too.
     """
     whose = "" if attribution.cause != "image" else "the image's"
     row = next(row for row in result.plan.rows if row.series.name == attribution.series)
+    if whose and isinstance(source := row.series.images[0].source, Varied):
+        whose = f"that of the value of {plain(source.variable)}"
     installed = {
         image.version: frozenset(image.source.packages)
         for image in row.series.images

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.model import CellVerdict, Effect, Lane, Observation, RunResult, SignalVerdict, Variant
+from harness.model import CellVerdict, Effect, Lane, Observation, RunResult, SignalVerdict, Variant, Varied
 from harness.report import html_page
 from harness.report.charts import history_chart
 from harness.report.document import document
@@ -238,3 +238,15 @@ def test_what_else_is_new_there_stands_in_the_box() -> None:
     assert "and 3 more" in page
     assert "log: else" not in page.partition('id="observed"')[0]  # it is not new information about the finding
     assert re.search("also new</dt>", html_page.render(result)) is None
+
+
+def test_a_variable_is_no_image() -> None:
+    """A command that was slow with one value of a variable was `the image's` fault, and there was no image."""
+    images = tuple(replace(image, source=Varied(variable="N")) for image in build.MULTIDICT.images)
+    series = replace(build.MULTIDICT, images=images)
+    changes = [build.finding(series, build.HERE, build.POP, before="6.2.0", after="6.3.0")]
+    bad = build.leak(7.8)
+    result = build.run(
+        [(series, [build.HERE], [build.POP])], lambda name, *_: bad if name >= "6.3" else build.flat(), findings=changes
+    )
+    assert boxes(result)[0].texts["whose fault"] == "that of the value of N"
