@@ -404,7 +404,7 @@ def _memory(
         return replace(plain, why="it rises and falls too much", remedy=remedy)
     quiet = [launch for launch in sampled if launch.is_whole and GOOD & set(launch.trace_verdict.verdicts)]
     if not quiet or all(launch.memory.verdict in UNSURE for launch in quiet):  # over time, only clear growth counts
-        return replace(plain, seen="none", why=quiet[0].memory.why) if quiet else plain
+        return replace(plain, seen="none", value=None, ci=None, why=quiet[0].memory.why) if quiet else plain
     on_gpu = [undecided(launch.trace_verdict) for launch in quiet]
     return replace(plain, why=on_gpu[0]) if all(on_gpu) else replace(plain, seen="good", why="")
 

@@ -105,6 +105,8 @@ def test_memory_that_is_filled_once_is_a_larger_peak_and_no_leak(more: Floats) -
     result = judged(lost(0), lost(0), lost(0) + more, lost(0) + more)
     assert {one.metric for one in result.findings} == {"peak_memory"}
     assert not {"bad", "suspect", "blind"} & set(seen(result)), "nor is it a question"
+    told = [cell.verdict.of("memory") for cell in result.cells]
+    assert all(each.value is None for each in told if each.seen == "none"), "a rate beside it looks like a leak"
 
 
 def test_garbage_that_is_collected_now_and_then_is_no_leak() -> None:
