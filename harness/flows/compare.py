@@ -378,10 +378,9 @@ def partners(columns: Sequence[Column]) -> Iterator[Beside]:
 
 
 SETTINGS = (
-    "cap_add", "environment", "limits", "memory_bytes", "network", "shm_bytes", "steps", "timeout_s",
-    "ulimits",
+    "cap_add", "environment", "limits", "memory_bytes", "network", "shm_bytes", "steps", "ulimits"
 )  # fmt: skip
-"""Fields of a scenario that decide how a trial runs and is judged."""
+"""Fields of a scenario that decide how every trial of it runs and is judged."""
 CellOfRun = tuple[StoredRun, VersionRow, Cell]
 """A run, a row of its plan, and a cell of that row."""
 
@@ -392,8 +391,8 @@ def row_name(row: VersionRow) -> tuple[str, str, str]:
 
 
 def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Trial) -> Iterator[str]:
-    """Yield the differences that forbid a comparison: all except host, GPU and day. Images that each host built itself
-    are compared by their content.
+    """Yield the differences that forbid a comparison: all except host, GPU and day, and a time limit that no trial
+    reached, which `harness try` fits to each machine. Images that each host built itself are compared by their content.
     """
     axis = ["host", "gpu"]
     if isinstance(one[2].image.source, Build):
@@ -402,6 +401,10 @@ def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Tr
     for each in installed_otherwise(first, second):
         yield f"wheel of {each.name} {each.before} and {each.after}"
     yield from _asked_otherwise(one[0], one[1], other[0], other[1])
+    limits = [row.variant.scenario.timeout_s for _, row, _ in (one, other)]
+    trials = [trial for run, _, cell in (one, other) for trial in run.cells[cell.id].trials]
+    if limits[0] != limits[1] and any(trial.out_of_time or trial.end in ("hang", "setup") for trial in trials):
+        yield f"timeout {limits[0]:g} s and {limits[1]:g} s, which a launch reached"
 
 
 def _asked_otherwise(one: StoredRun, row: VersionRow, other: StoredRun, counterpart: VersionRow) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from fnmatch import fnmatch
 from io import StringIO
@@ -41,7 +42,7 @@ from harness.model import (
     Trace,
     Trial,
 )
-from harness.model.measured import Facts
+from harness.model.measured import End, Facts
 from harness.report.terminal.compare_output import render, since_text, standing_text, verdict_text
 from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
@@ -420,6 +421,20 @@ def test_the_first_launches_of_try_are_no_run_to_compare(runs: Runs) -> None:
     plan = json.loads((paths[0] / "plan.json").read_text())
     (paths[0] / "plan.json").write_text(json.dumps({**plan, "rehearsal": True}))
     with pytest.raises(UsageError, match="only the first launches of `harness try`"):
+        compare_runs(paths)
+
+
+@pytest.mark.parametrize(("end", "is_told"), [("completed", False), ("hang", True)])
+def test_a_time_limit_that_no_launch_reached_forbids_nothing(runs: Runs, end: End, *, is_told: bool) -> None:
+    """`harness try` fits it to the machine: its runs on a slow and a quick host were never comparable."""
+    paths = [
+        runs.write(name, {lane: "ggg"}, of=OLD_TAGS, change=lambda one: replace(one, end=end))
+        for name, lane in (("a", OLD), ("b", NEW))
+    ]
+    plan = json.loads((paths[1] / "plan.json").read_text())
+    plan["scenarios"] = [{**each, "timeout": 130.0} for each in plan["scenarios"]]
+    (paths[1] / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match="timeout 1200 s and 130 s") if is_told else nullcontext():
         compare_runs(paths)
 
 

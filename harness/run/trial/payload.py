@@ -78,9 +78,9 @@ def mounts_of(mounts: Sequence[Mount]) -> list[dict[str, Any]]:
 
 def payload_hash(variant: Variant) -> str:
     """Return a stable hash of everything that is copied into a trial of `variant`: the agent, the files, and the job
-    without its marker."""
+    without its marker and its time limit, which changes only the launches that reach it."""
     payload = _packed(variant.scenario, _job(variant))
-    digest = hashlib.sha256(json.dumps(payload.job, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps({**payload.job, "timeout_s": None}, sort_keys=True).encode())
     for place, content in sorted({**payload.agent, **payload.files}.items()):
         mark = " executable" if place in payload.executable else ""
         digest.update(os.fsencode(f"\n{place} {size_of(content)}{mark}\n"))
