@@ -446,6 +446,26 @@ def called(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+@pytest.mark.parametrize(("factor", "told"), [(1.0, "no difference shown"), (1.5, "slower")])
+def test_the_time_of_whole_runs_is_shown_beside(runs: Runs, factor: float, told: str) -> None:
+    """Of a program without steps, old host and new host had only their peak memory in the table."""
+
+    def whole(one: Trial, longer: float) -> Trial:
+        assert one.trace is not None
+        columns = {"rss_kib": one.trace.columns["rss_kib"]}
+        run_s = longer * (8.0 + 0.01 * (one.number % 3))
+        return replace(one, trace=replace(one.trace, columns=columns), facts=replace(one.facts, run_s=run_s))
+
+    paths = [
+        str(runs.write(name, {lane: "gg"}, of=OLD_TAGS, change=lambda one, by=by: whole(one, by)))
+        for name, lane, by in (("a", OLD, 1.0), ("bb", NEW, factor))
+    ]
+    _, output = called(*paths)
+    times = [line for line in output.splitlines() if line.strip().startswith("run time")]
+    assert len(times) == 2, output
+    assert all("8.01 s" in line and told in line for line in times), output
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_table_on_a_terminal(runs: Runs, columns: int) -> None:
     """A version or a param that is split cannot be searched for, nor pasted into `harness repro`."""

@@ -39,11 +39,11 @@ from harness.report.version_table import units
 
 SCHEMA = 1
 _TITLES: Mapping[Metric, str] = {"outcome": "verdict", "memory": "memory growth"}
-_ALWAYS = ("memory", "step_time", "peak_memory")
 _INDENT, _GUTTER, _LEAST = 2, 2, 10
 _LETTERS = ("A", "B")
 _LEVELS: Mapping[str, tuple[str, str]] = {
-    "step_time": ("faster", "slower"), "peak_memory": ("less", "more"), "memory": ("leaks less", "leaks more"),
+    "step_time": ("faster", "slower"), "run_time": ("faster", "slower"), "peak_memory": ("less", "more"),
+    "memory": ("leaks less", "leaks more"),
 }  # fmt: skip
 
 
@@ -226,8 +226,8 @@ def _cell_name(pair: Pair) -> str:
 def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     """Yield for each signal its title, the two figures, their ratio, and how the second figure compares.
 
-    A signal without any figure is left out. A signal that is not in _ALWAYS is also left out if the sides do not differ
-    in it and neither side is bad.
+    A signal without any figure is left out. A signal other than the growth and the peak of memory and the step time, or
+    the run time if no step was timed, is also left out if the sides do not differ in it and neither side is bad.
     """
     by_metric = {measured.metric: measured for measured in pair.measured}
     # Growth is noise if neither cell leaks; if one leaks, its peak memory depends on the number of steps.
@@ -238,10 +238,11 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     if outcome is not None and outcome.standing == "same" and any(verdict.state != "good" for verdict in pair.verdicts):
         told = "neither is bad"
     yield _title("outcome"), *verdicts, "", told
-    others = [name for name in by_metric if name not in _ALWAYS and by_metric[name].standing not in ("same", "unknown")]
-    for metric in (*_ALWAYS, *others):
+    always = ("memory", "run_time" if _is_unknown(by_metric.get("step_time")) else "step_time", "peak_memory")
+    others = [name for name in by_metric if name not in always and by_metric[name].standing not in ("same", "unknown")]
+    for metric in (*always, *others):
         both = by_metric.get(metric)
-        if both is not None and (both.one, both.other) != (None, None) and metric != quiet:
+        if both is not None and not _is_unknown(both) and metric != quiet:
             values, ratio = (both.one, both.other), ""
             if both.ratio is not None and both.ci is not None:
                 low, high = (round(end, 4) for end in both.ci)
@@ -249,6 +250,10 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
             like, digits = amounts.middle(values), amounts.digits_apart(*values)
             shown = [signal_words.value_text(metric, value, like=like, digits=digits) or "–" for value in values]
             yield _title(metric), *shown, ratio, standing_text(both, *labels)
+
+
+def _is_unknown(both: Measured | None) -> bool:
+    return both is None or (both.one, both.other) == (None, None)
 
 
 def verdict_text(verdict: CellVerdict) -> str:
