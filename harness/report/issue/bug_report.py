@@ -323,7 +323,10 @@ def _machine(issue: Issue) -> str:
 
 
 def _changed(issue: Issue) -> Iterator[str]:
-    if issue.difference is None:
+    if issue.difference is None or issue.good is None:
+        return
+    if isinstance(issue.bad.cell.image.source, Varied):  # what the command starts is not known, and is no image
+        yield f"{_image(issue.good)} became {_image(issue.bad)}"
         return
     sections = issue.difference.sections
     found = [
@@ -347,7 +350,8 @@ SYSTEM = {
 
 def _versions(issue: Issue) -> TextTable:
     """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them. The first
-    column of figures has the signal of the finding, or memory if the other columns have it or if it is no figure.
+    column of figures has the signal of the finding, or memory if the other columns have it or if it is no figure. A
+    column without any text is left out.
     """
     metric, per = issue.finding.metric, issue.bad.verdict.per
     is_figure = signal_of(metric).kind in ("growth", "level", "value")
@@ -356,8 +360,10 @@ def _versions(issue: Issue) -> TextTable:
     growth = f"{of}{unit_per(signal_of(first), per)} (interval)"
     title = growth if signal_of(first).kind == "growth" else signal_words.shown_signal(first).title
     columns = ("version", "image", "verdict", title, f"ms/{counted(per)} (interval)", "peak MiB", "launches")
+    rows = [_row(entry, issue, first) for entry in issue.history[-MOST_VERSIONS:]]
+    kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     return TextTable(
-        columns=columns, rows=tuple(tuple(_row(entry, issue, first)) for entry in issue.history[-MOST_VERSIONS:])
+        columns=tuple(columns[place] for place in kept), rows=tuple(tuple(row[place] for place in kept) for row in rows)
     )
 
 
