@@ -1,34 +1,42 @@
-"""What a sweep sees of servers: six versions of a streaming server, four of which have a fault, and a quiet twin.
+"""What a sweep sees of servers: six versions of a streaming server, four of which have a fault, or one, or none.
 
     python -m benchmarks.served                    the six versions
     python -m benchmarks.served --busy 2           with two busy processes beside
-    python -m benchmarks.served --quiet            all six are the first version: no finding is right
+    python -m benchmarks.served --quiet            all six are equal: no finding is right
+    python -m benchmarks.served --latency 5%       one of them, another in each sweep, answers 5 % later
+    python -m benchmarks.served --quiet --count 20 so many sweeps, one after the other
 
 Version 3 has a 99th percentile that is 30 % higher if eight requests are on their way, 4 keeps 2 KiB of each request, 5
 answers 1 % of them with 500, and 6 takes 8 % longer to the first token. The versions are those of a small package, on
-the process engine. Prints the findings and the time; exits with 1 if a fault is not named at its version.
+the process engine. Prints the findings, what could not be measured finely enough (`?`), the launches, the time and the
+load of the machine; exits with 1 if a fault is not named at its version, or anything else is.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.planted_series import six
 
 VERSIONS = ("1.10.0", "1.11.0", "1.12.0", "1.13.0", "1.14.0", "1.15.0")
-FAULTS = {("tail", "1.12.0"), ("memory", "1.13.0"), ("errors", "1.14.0"), ("first_token", "1.15.0")}
+FAULTS = {"1.12.0": "tail", "1.13.0": "memory", "1.14.0": "errors", "1.15.0": "first_token"}
 SERVER = """
 import os, random, signal, socket, sys, threading, time
 
-FAULT = os.environ["PLANTED_VERSION"]
+FAULT = FAULTS.get(os.environ["PLANTED_VERSION"])
 FIRST_S, TOKEN_S, TOKENS, SLOW_S, SLOWER_S = 0.003, 0.00075, 4, 0.012, 0.0156
+if FAULT == "step_time":
+    FIRST_S, TOKEN_S, SLOW_S = FIRST_S * LATER, TOKEN_S * LATER, SLOW_S * LATER
 HEAD = b"HTTP/1.1 200 OK\\r\\nContent-Type: text/event-stream\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n"
 PIECE = b"a\\r\\ndata: tok\\n\\r\\n"
 LOCK, CHANCE, KEPT = threading.Lock(), random.Random(7), []
@@ -41,7 +49,7 @@ def answer(link):
         with LOCK:
             made, flying = made + 1, flying + 1
             number, are_many, is_slow = made, flying >= 4, CHANCE.random() < 0.03
-        if FAULT == "1.14.0" and number % 100 == 0:
+        if FAULT == "errors" and number % 100 == 0:
             link.sendall(b"HTTP/1.1 500 No\\r\\nContent-Length: 4\\r\\n\\r\\noops")
         else:
             stream(link, are_many, is_slow)
@@ -49,12 +57,12 @@ def answer(link):
             flying -= 1
 
 def stream(link, are_many, is_slow):
-    if FAULT == "1.13.0":
+    if FAULT == "memory":
         KEPT.append(os.urandom(2048))
-    time.sleep(FIRST_S * (1.08 if FAULT == "1.15.0" else 1.0))
+    time.sleep(FIRST_S * (1.08 if FAULT == "first_token" else 1.0))
     token_s = TOKEN_S
     if is_slow:
-        token_s = ((SLOWER_S if FAULT == "1.12.0" and are_many else SLOW_S) - FIRST_S) / TOKENS
+        token_s = ((SLOWER_S if FAULT == "tail" and are_many else SLOW_S) - FIRST_S) / TOKENS
     link.sendall(HEAD + PIECE)
     for number in range(TOKENS):
         time.sleep(token_s)
@@ -75,7 +83,7 @@ scenarios:
     request: {{post: /generate, json: {{prompt: hello, stream: true}}}}
     params: {{concurrency: [1, 8]}}
     steps: {{first: 500, budget: 4000, time: 5s}}
-    limits: {{tail: 15%, first_token: 5%}}
+    limits: {limits}
     timeout: 2m
 """
 
@@ -84,29 +92,58 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--busy", type=int, default=0, help="so many busy processes beside")
     parser.add_argument("--quiet", action="store_true", help="no version has a fault")
+    parser.add_argument("--latency", type=share, default=0.0, help="one version answers so much later")
+    parser.add_argument("--count", type=int, default=1, help="so many sweeps")
     options = parser.parse_args()
-    folder, begun = Path(tempfile.mkdtemp(prefix="served-")), time.monotonic()
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
+    right = 0
     try:
-        (folder / "server.py").write_text(SERVER)
-        series = six(VERSIONS, **({"PLANTED_VERSION": VERSIONS[0]} if options.quiet else {}))
-        (folder / "served.yaml").write_text(MATRIX.format(series=series))
-        command = [sys.executable, "-m", "harness", "sweep", "served.yaml"]
-        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=False)
-        found = json.loads((folder / "reports" / "served" / "latest" / "summary.json").read_text())["findings"]
+        for number in range(options.count):
+            faults, limits = FAULTS, "{tail: 15%, first_token: 5%}"
+            if options.latency:
+                faults = {VERSIONS[1 + number % 5]: "step_time"}
+                limits = f"{{step_time: {options.latency / 2:.1%}}}"
+            right += swept({} if options.quiet else faults, options.latency, limits)
     finally:
         for process in busy:
             process.kill()
+    print(f"{right} of {options.count} sweeps are right")
+    return 0 if right == options.count else 1
+
+
+def share(text: str) -> float:
+    return float(text.removesuffix("%")) / 100
+
+
+def swept(faults: Mapping[str, str], later: float, limits: str) -> bool:
+    """Sweep the six versions with these faults, print what was found; return whether it is the faults and no more."""
+    folder, begun = Path(tempfile.mkdtemp(prefix="served-")), time.monotonic()
+    try:
+        server = f"FAULTS, LATER = {dict(faults)!r}, {1 + later}\n{SERVER}"
+        (folder / "server.py").write_text(server)
+        (folder / "served.yaml").write_text(MATRIX.format(series=six(VERSIONS), limits=limits))
+        command = [sys.executable, "-m", "harness", "sweep", "served.yaml"]
+        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        summary = json.loads((folder / "reports" / "served" / "latest" / "summary.json").read_text())
+    finally:
         shutil.rmtree(folder, ignore_errors=True)
     named = set()
-    for each in found:
+    for each in summary["findings"]:
         if each["kind"] != "first_fixed":
-            named.add((each["metric"], each["first_bad"]))
-            print(each["metric"], each["params"], each["last_good"], "→", each["first_bad"], each["effect"])
-    wanted = set() if options.quiet else FAULTS
+            named.add((each["first_bad"], each["metric"]))
+            print(" ", each["metric"], each["params"], each["last_good"], "→", each["first_bad"], each["effect"])
+    blind = collections.Counter(
+        f"{name} at {cell['params']['concurrency']}"
+        for cell in summary["cells"]
+        for name, signal in cell["signals"].items()
+        if signal["seen"] == "blind"
+    )
+    wanted = set(faults.items())
     print(f"{len(named & wanted)} of {len(wanted)} faults named, {len(named - wanted)} others", end="; ")
-    print(f"{time.monotonic() - begun:.0f} s")
-    return 0 if named == wanted else 1
+    print("?:", ", ".join(f"{name} in {count}" for name, count in blind.items()) or "none", end="; ")
+    print(f"{sum(cell['trials'] for cell in summary['cells'])} launches, {time.monotonic() - begun:.0f} s", end="; ")
+    print(f"load {os.getloadavg()[1]:.1f}", flush=True)
+    return named == wanted
 
 
 if __name__ == "__main__":
