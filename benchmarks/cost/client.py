@@ -1,4 +1,4 @@
-"""What the client of servers costs, beside `wrk` and a plain loop on the same server."""
+"""What the client of servers costs, beside `wrk`, aiperf and a plain loop on the same server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,18 @@ from harness.run.trial.payload import agent_files
 
 BOUND_US = 50.0
 SERVER = """
-import contextlib, socket, sys, threading
-OK = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: 13\\r\\n\\r\\n" + b'{"score": 42}'
+import contextlib, re, socket, sys, threading
+BODY = b'{"score": 42, "object": "chat.completion", "choices": [{"message": {"role": "assistant", "content": "hi"}}]}'
+OK = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(BODY) + BODY
+LENGTH = re.compile(rb"(?i)content-length: (\\d+)")
 
 def answer(link):
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with contextlib.suppress(OSError):  # wrk resets its connections
-        while link.recv(65536):
+        while got := link.recv(65536):
+            if (length := LENGTH.search(got)) is not None:  # of aiperf, which may send the body later
+                while len(got.partition(b"\\r\\n\\r\\n")[2]) < int(length[1]):
+                    got += link.recv(65536)
             link.sendall(OK)
 
 door = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -51,27 +56,38 @@ def setup(url):
         link.recv(65536)
     return request
 """
+TOKENIZER: Mapping[str, Mapping[str, Any]] = {
+    "tokenizer.json": {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "the": 1}, "unk_token": "[UNK]"},
+    },
+    "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"},
+}
+"""A tokenizer of one word, because aiperf needs one, and would fetch it."""
 Run = Callable[[int, int], float]
 """Sends about so many requests, of which so many at a time, and returns the processor seconds of the client, with
 the number of requests."""
 
 
 def client(requests: int = 20000, turns: int = 3) -> bool:
-    """Measure the processor time of the client for each request, beside `wrk` and a plain loop.
+    """Measure the processor time of the client for each request, beside a plain loop, `wrk` and aiperf, if these are
+    installed.
 
-    Each figure is the least of several turns, in which all take part, without what a start costs. The bound is that of
-    the built-in client with one request at a time.
+    Each figure is the least of several turns, in which all but aiperf take part, without what a start costs. The bound
+    is that of the built-in client with one request at a time.
     """
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             port = int(server.stdout.readline())
             found: dict[str, list[float]] = {}
-            for _ in range(turns):
+            for turn in range(turns):
                 for at_a_time in (1, 8):
                     for name, sent in _senders(port).items():
-                        if name == "plain loop" and at_a_time > 1:
-                            continue
+                        if (name == "plain loop" and at_a_time > 1) or (name == "aiperf" and turn):
+                            continue  # aiperf takes two minutes, and so much that one turn tells it
                         found.setdefault(f"{name}, {at_a_time} at a time", []).append(sent(requests, at_a_time))
         finally:
             server.kill()
@@ -90,6 +106,10 @@ def _senders(port: int) -> dict[str, Run]:
     }
     if shutil.which("wrk"):
         senders["wrk"] = lambda _, at_a_time: _wrk(port, at_a_time)
+    if shutil.which("aiperf"):
+        senders["aiperf"] = lambda requests, at_a_time: _beyond_start(
+            lambda number: _aiperf_s(port, number, at_a_time), requests // 5
+        )
     return senders
 
 
@@ -144,6 +164,19 @@ def _wrk(port: int, at_a_time: int) -> float:
     made = re.search(r"(\d+) requests in", process.stdout.read())
     cpu_s = _ended_s(process)
     return cpu_s / int(made[1]) if made else float("nan")
+
+
+def _aiperf_s(port: int, requests: int, at_a_time: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "tok").mkdir()
+        for name, content in TOKENIZER.items():
+            (Path(folder) / "tok" / name).write_text(json.dumps(content))
+        command = [
+            "aiperf", "profile", "--url", f"http://127.0.0.1:{port}", "--endpoint-type", "chat",
+            "--model", "mock-model", "--tokenizer", "./tok", "--isl", "4", "--ui", "none",
+            "--concurrency", str(at_a_time), "--request-count", str(requests), "--output-artifact-dir", folder,
+        ]  # fmt: skip
+        return _ended_s(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL))
 
 
 def _cpu_s(command: Sequence[str]) -> float:
