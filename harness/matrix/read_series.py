@@ -210,7 +210,7 @@ class SeriesReader:
         return result
 
     def _installed(self, entry: Installed, key: KeyPath) -> list[Entry]:
-        pins = [match[1] for match in map(PIN.fullmatch, entry.install) if match]
+        pins = {match[1]: place for place, text in enumerate(entry.install) if (match := PIN.fullmatch(text))}
         place: KeyPath = (*key, "versions")
         if isinstance(entry.versions, str):
             releases = self._range(entry.versions, entry, pins=pins, key=place)
@@ -236,7 +236,7 @@ class SeriesReader:
         ]
 
     def _range(
-        self, text: str, entry: Installed, *, pins: Sequence[str], key: KeyPath
+        self, text: str, entry: Installed, *, pins: Mapping[str, int], key: KeyPath
     ) -> Sequence[package_index.PackageRelease]:
         """Return the releases of the first pinned package in a range, oldest first."""
         try:
@@ -250,7 +250,7 @@ class SeriesReader:
             self.context.add(key, problem)
             return []
         try:
-            releases = self.index.releases(pins[0])
+            releases = self.index.releases(package := next(iter(pins)))
         except package_index.IndexSilent as error:
             self.context.add(key, f"{error}; list the versions instead, or try again")
             return []
@@ -258,13 +258,14 @@ class SeriesReader:
         chosen = package_index.in_range(releases, specifier, python=python)
         if not chosen:
             usable = [str(release.version) for release in releases if release.usable_by(python)]
-            problem = f"no release of {pins[0]} for Python {python} is in {shown(text)}; newest: {listed(usable[-4:])}"
+            problem = f"no release of {package} for Python {python} is in {shown(text)}; newest: {listed(usable[-4:])}"
             self.context.add(key, problem)
         return chosen
 
-    def _check_listed(self, versions: Sequence[str], pins: Sequence[str], key: KeyPath, *, python: str) -> set[str]:
+    def _check_listed(self, versions: Sequence[str], pins: Mapping[str, int], key: KeyPath, *, python: str) -> set[str]:
         """Check that the listed versions are valid and in the index, for `python` unless that is ""; return those that
-        are yanked. Without a pin they are the user's own names.
+        are yanked. `pins`: the packages that have them, with their places in `install`; without any, the versions are
+        the user's own names.
         """
         parsed: dict[int, Version] = {}
         for position, text in enumerate(versions if pins else ()):
@@ -274,13 +275,13 @@ class SeriesReader:
                 problem = f"{shown(text)} is not a version of a Python package, such as 1.26.4 or 2.0.0rc1"
                 self.context.add((*key, "versions", position), problem)
         yanked: set[str] = set()
-        for name in pins:
+        for name, place in pins.items():
             try:
                 releases = self.index.releases(name)
             except package_index.IndexSilent:
                 return yanked  # if that matters, the installation will fail with a message
             if not releases:
-                self.context.add((*key, "install"), f"the package index has no package {shown(name)}")
+                self.context.add((*key, "install", place), f"the package index has no package {shown(name)}")
                 continue
             for position, version in parsed.items():
                 release = package_index.matching(releases, version)

@@ -37,10 +37,12 @@ def check_server(scenario: model.Scenario, key: KeyPath, context: Context) -> No
         return
     _check_senders(scenario, key, context)
     words = (*scenario.serve, *(value for _, value in scenario.environment))
-    if (scenario.port is None) != any("{port}" in word for word in words):
+    has_place = any("{port}" in word for word in words)
+    if scenario.port is not None and has_place:
+        context.add((*key, "port"), "a word of the server has {port}, which is a free port; leave one of them out")
+    if scenario.port is None and not has_place:
         where = "write {port} in its arguments or its environment, or, if it runs in containers, give port: 8000"
-        text = f"say on which port it listens: {where}"
-        context.add((*key, "serve"), text if scenario.port is None else "has {port}, so leave out port")
+        context.add((*key, "serve"), f"say on which port it listens: {where}")
     if scenario.ready.http and scenario.ready.line:
         context.add((*key, "ready"), "give one of http and line")
     _check_path(scenario.ready.http, (*key, "ready", "http"), context)

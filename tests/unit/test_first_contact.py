@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from harness import exit_codes
 from harness.cli import run
 from harness.cli.try_ import try_
-from harness.errors import Undecided, UsageError
+from harness.errors import MatrixError, Undecided, UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import copied
@@ -138,6 +138,8 @@ def test_the_python_of_packages_and_files_can_be_named(folder: Path) -> None:
         (("app:1", "app:1"), "app:1: appears twice"),
         (("app:1", "torch==2.5.1"), "torch==2.5.1: is not of the same kind as app:1"),
         (("old.txt", "new.txt"), "old.txt: no such file in "),
+        (("./a.whl", "./b.whl"), "./a.whl: no such file in /nowhere; name a requirement file that exists"),
+        (("/gone/a.tar.gz", "/gone/b.tar.gz"), "/gone/a.tar.gz: no such file in /gone; name"),
         (("torch=2.5.1", "torch=2.6.0"), "torch=2.5.1: is not an image; write a version of a package as torch=="),
         (("torch==2.5.1", "numpy==2.0.0"), "numpy: give versions of one package"),
         (
@@ -152,6 +154,27 @@ def test_the_python_of_packages_and_files_can_be_named(folder: Path) -> None:
 def test_versions_that_make_no_history_are_an_error(words: tuple[str, ...], told: str) -> None:
     with pytest.raises(UsageError, match=re.escape(told)):
         series(*words)
+
+
+def test_the_file_that_was_meant_is_named(folder: Path) -> None:
+    """`./nwe.txt` was taken for an image, and `new.txt`, which lies beside it, was not named."""
+    (folder / "old.txt").write_text("six==1.15.0\n")
+    (folder / "new.txt").write_text("six==1.16.0\n")
+    (folder / "own.whl").touch()
+    with pytest.raises(UsageError, match=r"\./nwe\.txt: no such file in .*; did you mean './new\.txt'\? name a"):
+        series("old.txt", "./nwe.txt", folder=folder)
+    with pytest.raises(UsageError, match=r"own\.whl: is a wheel; give a requirement file .* NAME @ file://.*/own\.whl"):
+        series("old.txt", "own.whl", folder=folder)
+
+
+def test_a_package_that_is_not_in_the_index_blames_no_option(folder: Path) -> None:
+    """`--with: the package index has no package 'nunpy'` blamed an option that was not given."""
+    for versions, beside, option in (("nunpy", (), ""), ("numpy", ("nunpy=={version}",), "--with")):
+        typed = (f"{versions}==2.0.0", f"{versions}==2.0.1")
+        made = draft.Draft(made_by=("x",), series=series(*typed, beside=beside), job=job(folder, "python", "train.py"))
+        with pytest.raises(MatrixError, match="has no package 'nunpy'") as raised:
+            load_matrix(flow.write(made, out=folder / "reports"), environ={}, index=FakeIndex())
+        assert [option_of(error.key, ()) for error in raised.value.errors] == [option]
 
 
 def test_a_requirement_beside_images_is_an_error() -> None:
@@ -722,6 +745,7 @@ def test_a_name_is_found_beside_a_folder_that_the_user_may_not_list(monkeypatch:
         (["--with", "num py"], "--with: 'num py' is not a requirement"),
         (["--serve", "--get", "/"], "--serve: the command must be told its port; write {port} in its place, or give"),
         (["--serve", "--get", "/", "--port", "80"], "--port: servers on local share its ports"),
+        (["--serve", "--get", "/", "--port", "80", "{port}"], "--port: a word of the server has {port}, which is a"),
         (["-v", "gone:/x"], "-v gone:/x: "),
         (["--tls"], "--tls: is for a server; add --serve"),
         (["--serve", "--client", "wrk", "{port}"], "--client: does not say where the server is: write {url}"),

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.draft.words import repeated_in, safe
 
 PACKAGE = re.compile(r"([A-Za-z0-9][\w.-]*)(\[[\w., -]*\])?\s*={2,3}\s*([^=\s;,]+)", re.ASCII)
 BARE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w., -]*\])?", re.ASCII)
 NUMBER = re.compile(r"\d[\d.]*")
+FILE = re.compile(r"(\.{0,2}|~)/.*|[^:]*\.(txt|lock|in|toml|ya?ml|whl|zip|tar|gz)")
+"""A name of a file, whether or not it exists."""
 EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or old.txt new.txt"
 
 
@@ -79,9 +81,15 @@ def _kind(word: str, folder: Path) -> str:
     if PACKAGE.fullmatch(word):
         return "package"
     if (folder / word).is_file():
+        if word.endswith(".whl"):
+            line = f"NAME @ file://{(folder / word).absolute()}"
+            raise UsageError(f"{word}: is a wheel; give a requirement file for each version, with the line {line}")
         return "file"
-    if word.endswith((".txt", ".lock")):
-        raise UsageError(f"{word}: no such file in {folder.absolute()}; name a requirement file that exists")
+    if FILE.fullmatch(word):
+        place, name = (folder / word).absolute().parent, Path(word).name
+        beside = (f"{word.removesuffix(name)}{each.name}" for each in place.iterdir()) if place.is_dir() else ()
+        near = did_you_mean(word, known=sorted(beside))
+        raise UsageError(f"{word}: no such file in {place}{near} name a requirement file that exists")
     if package := PACKAGE.fullmatch(word.replace("=", "==")):
         raise UsageError(f"{word}: is not an image; write a version of a package as {package[0]}")
     return "image"
