@@ -135,7 +135,8 @@ def _launch(run: Run, homes: Mapping[tuple[str, str, str], str]) -> None:
     if run.only is None:
         expected = estimate(run.journal.path.parent, plan) if run.reuse else None
         about = typical_launches(plan) if expected is None else expected.launches
-    run.context.progress.plan(most=most_launches(plan, run.only), exact=exact, about=about)
+    most = most_launches(plan, run.only)
+    run.context.progress.plan(most=most, exact=exact, about=about, time_s=plan.stop.time_s)
     hosts = dict.fromkeys(each.part_of for each in run.hosts)
     machines = [[each for each in run.hosts if each.part_of == host] for host in hosts]
     in_threads([functools.partial(_launch_on, run, each, homes) for each in machines], stopped)

@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn
 
+from harness import amounts
 from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, Undecided, UsageError
 from harness.flows.sweep import SweepOptions, selected
 from harness.history import database
@@ -57,6 +58,8 @@ def tried(
     matrix = write(draft, out=options.out)
     check(draft, matrix, environ)
     attempt = _Attempt(matrix=matrix, options=options, environ=environ, sweep=sweep, say=say)
+    if "serve" in draft.job.entry:  # it does not end by itself, so this is never short
+        say(on_first_launch(draft))
     try:
         first = attempt.launched(0, 2 if draft.job.source else 1)
     except Interrupted:  # nothing was started
@@ -254,6 +257,15 @@ SETTLED_S = 120.0
 MOST_LAUNCHES = 16
 LONGER = 10.0
 """A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
+
+
+def on_first_launch(draft: Draft) -> str:
+    """Return what the first launch of a server does, and how long it may take."""
+    sent = "the load generator runs"
+    if draft.has_steps:
+        sent = f"requests are sent for at most {amounts.duration(draft.step_time_s)} (--step-time)"
+    whole = amounts.duration(draft.longest_s)
+    return f"first, the oldest version alone: once it is ready, {sent}; this launch ends after {whole} at the latest"
 
 
 def check_steps(draft: Draft, result: RunResult) -> None:

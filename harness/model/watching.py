@@ -39,9 +39,12 @@ class EndedTrial:
 class ProgressListener(Protocol):
     """Receives the progress of a run, from any thread. Implemented by `report/terminal/progress.py`."""
 
-    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
+    def plan(
+        self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int], time_s: float | None = None
+    ) -> None:
         """Start counting: `most` is the maximum number of launches by lane (`str(lane)`); `exact`: exactly that many
-        unless something fails; `about`: the likely number, where known. Launches of A/A replicates do not count."""
+        unless something fails; `about`: the likely number, where known. Launches of A/A replicates do not count. After
+        `time_s` seconds, no launch begins."""
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         """Report how an image is being prepared: `pulling 120/900 MiB`, `installing numpy==2.0.0`."""

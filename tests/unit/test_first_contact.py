@@ -177,6 +177,17 @@ def test_a_package_that_is_not_in_the_index_blames_no_option(folder: Path) -> No
         assert [option_of(error.key, ()) for error in raised.value.errors] == [option]
 
 
+def test_the_first_launch_of_a_server_says_how_long_it_takes(folder: Path) -> None:
+    """Nothing was printed for the minute in which the first version answered requests."""
+    for request, told in (({"get": "/"}, "requests are sent for at most 1 min"), ({}, "the load generator runs")):
+        served = {"request": request} if request else {"client": ["wrk", "{url}"]}
+        made = draft_of(folder, "server", "{port}", of=("a==1", "a==2"))
+        made = replace(made, job=job(folder, "server", "{port}", served=served))
+        text = flow.on_first_launch(made)
+        assert f"once it is ready, {told}" in text
+        assert text.endswith(f"ends after {'11 min' if request else '20 min'} at the latest")
+
+
 def test_a_requirement_beside_images_is_an_error() -> None:
     with pytest.raises(UsageError, match="--with numpy: is for packages"):
         series("app:1", "app:2", beside=["numpy"])

@@ -7,6 +7,7 @@ Neither display can make a run fail: if the stream is closed or cannot encode a 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from harness import amounts
 from harness.model import ProgressListener
 from harness.model.watching import EndedTrial, Waiting
 from harness.report.terminal.block_printer import console_text
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, spelled
 
 _LEAST_STEPS = 200
@@ -105,7 +107,8 @@ class LaneState:
     `about` is the expected number of trials, 0 if unknown. Each thread that works in the lane has an activity.
     `elapsed_s` returns the seconds since the run began. In `busy_s` of them, trials of this run were running, up to the
     last moment at which hardly any was under way: the trials of a round take turns, and end together. Since `since_s`,
-    others are running. `trial_s` is what a trial takes of the lane, None if it is not known yet.
+    others are running. `trial_s` is what a trial takes of the lane, None if it is not known yet. No trial begins when
+    `elapsed_s` is past `ends_s`.
     """
 
     elapsed_s: Callable[[], float]
@@ -117,10 +120,12 @@ class LaneState:
     busy_s: float = 0.0
     since_s: float = 0.0
     trial_s: float | None = None
+    ends_s: float = math.inf
     activities: dict[int, Activity] = field(default_factory=dict)
 
-    def plan(self, *, most: int, exact: bool, about: int) -> None:
+    def plan(self, *, most: int, exact: bool, about: int, time_s: float | None = None) -> None:
         self.most, self.exact, self.about, self.done, self.ran = most, exact, about, 0, 0
+        self.ends_s = math.inf if time_s is None else self.elapsed_s() + time_s
 
     @property
     def likely(self) -> int:
@@ -179,18 +184,25 @@ class LaneState:
 
     @property
     def left(self) -> str:
-        """Return `about 1 min left, ≤ 3 min`, at the rate of the trials that have ended. Until one has, return `ends in
-        ≤ 19 min`, the longest that the newest trial may yet take, if that has been running for long. Return "" before
-        that, and after the last trial.
+        """Return `about 1 min left, ≤ 3 min`, at the rate of the trials that have ended, or what `--time` leaves of it
+        if that is less. Until one has ended, return `ends in ≤ 19 min`, the longest that the newest trial may yet take,
+        if that has been running for long. Return "" before that, and after the last trial.
         """
         newest, now_s = self.newest, self.elapsed_s()
-        if self.trial_s is None and newest.most_s and now_s - newest.began_s >= _LONG_S:
+        rest_s = max(self.ends_s - now_s, 0.0)
+        if self.trial_s is None and rest_s == math.inf:
+            if newest.most_s is None or now_s - newest.began_s < _LONG_S:
+                return ""
             return f"ends in ≤ {amounts.duration(max(newest.began_s + newest.most_s - now_s, 0.0))}"
-        if self.trial_s is None or self.done >= self.most:
+        if self.done >= self.most:
             return ""
-        most = amounts.duration(self.trial_s * (self.most - self.done))
+        trial_s = math.inf if self.trial_s is None else self.trial_s
+        most_s, likely_s = trial_s * (self.most - self.done), trial_s * (self.likely - self.done)
+        if rest_s <= (likely_s if self.likely else most_s):
+            return f"≤ {amounts.duration(rest_s)} left (--time)" if rest_s else "no launch begins any more (--time)"
+        most = amounts.duration(min(rest_s, most_s))
         if self.likely:
-            return f"about {amounts.duration(self.trial_s * (self.likely - self.done))} left, ≤ {most}"
+            return f"about {amounts.duration(likely_s)} left, ≤ {most}{' (--time)' if rest_s < most_s else ''}"
         return f"{'' if self.exact else '≤ '}{most} left"
 
 
@@ -206,10 +218,12 @@ class LanesProgress:
         began_s = clock()
         self._elapsed_s: Callable[[], float] = lambda: clock() - began_s
 
-    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
+    def plan(
+        self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int], time_s: float | None = None
+    ) -> None:
         with self._lock:
             for lane, number in most.items():
-                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
+                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0), time_s=time_s)
 
     def trial_started(self, *, lane: str, cell: str, number: int, steps: int | None, most_s: float) -> None:
         with self._lock:  # the line already shows the lane
@@ -320,7 +334,7 @@ def _seen(state: LaneState) -> str:
     if newest.steps is None:
         return ""
     rate, step = newest.rate_kib_per_step(), f"step {newest.step:,}/{newest.steps:,}"
-    return " · ".join(filter(None, (step, "" if rate is None else amounts.in_unit(rate, "KiB/step"))))
+    return " · ".join(filter(None, (step, signal_words.value_text("memory", rate))))
 
 
 # ---------------------------------------------------------------- plain lines

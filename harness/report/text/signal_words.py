@@ -103,12 +103,15 @@ def figure_of(name: str, verdict: CellVerdict) -> tuple[float | None, Interval |
 def value_text(
     name: str, value: float | None, *, like: float | None = None, digits: int = amounts.DIGITS, per: Per = "step"
 ) -> str:
-    """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown.
-    `like`: the value that decides the unit, which figures that are compared share (`amounts.middle`). `digits`: those
-    of a number that the scenario returned (`amounts.digits_apart`). `per`: what rates are counted by.
+    """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown;
+    `no growth` for what shrank, because the rate at which it did says nothing of a leak. `like`: the value that decides
+    the unit, which figures that are compared share (`amounts.middle`). `digits`: those of a number that the scenario
+    returned (`amounts.digits_apart`). `per`: what rates are counted by.
     """
     if value is None:
         return ""
+    if value < 0 and shown_signal(name).kind == "growth":
+        return "no growth"
     return (
         amounts.in_unit(value, unit_per(shown_signal(name), per), like=like, digits=digits)
         if math.isfinite(value)

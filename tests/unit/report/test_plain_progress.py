@@ -145,6 +145,30 @@ def test_the_time_left_does_not_jump_while_launches_take_turns(monkeypatch: pyte
     assert list(dict.fromkeys(told)) == ["", "1 min left", "50 s left", "40 s left", "30 s left", "20 s left"]
 
 
+def test_the_time_that_was_asked_for_bounds_the_time_left() -> None:
+    """`try --serve --time 2m` told that 3 min 21 s were left."""
+    clock = Clock()
+    lane = LaneState(elapsed_s=clock)
+    lane.plan(most=30, exact=False, about=9, time_s=150)
+    assert lane.left == "≤ 2 min 30 s left (--time)"
+    told = []
+    for _ in range(8):
+        lane.begin_trial(CELL, steps=4000, most_s=1200.0)
+        clock.now_s += 20
+        lane.end_trial(reused=False, replicate=False)
+        told.append(lane.left)
+    assert told[:2] == ["≤ 2 min 10 s left (--time)", "≤ 1 min 50 s left (--time)"]
+    assert told[5] == "≤ 30 s left (--time)"
+    assert told[-1] == "no launch begins any more (--time)"
+    other = LaneState(elapsed_s=clock)
+    other.plan(most=30, exact=False, about=3, time_s=200)
+    other.begin_trial(CELL, steps=4000, most_s=1200.0)
+    clock.now_s += 20
+    other.end_trial(reused=False, replicate=False)
+    assert other.left.startswith("about ")
+    assert other.left.endswith(" left, ≤ 3 min (--time)")
+
+
 def test_known_launches_are_told_before_the_first_new_one() -> None:
     """A rerun of a large matrix printed thousands of lines that its user had seen before."""
     stream = io.StringIO()

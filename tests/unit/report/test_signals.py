@@ -264,6 +264,7 @@ def test_signals_fit_any_width(width: int, *, wide: bool) -> None:
         ("image_size", 3.1e9, "2.89 GiB"), ("output", 120.0, "120 B/step"), ("late_step_time", 1.3, "1.3×"),
         ("outcome", 0.5, "50 % of launches"), ("throughput", 1234.5, "1,234 items/s"), ("metrics.loss", 2.3, "2.3"),
         ("metrics.loss", float("nan"), "not finite"), ("step_time", None, ""),
+        ("shm", -6.8, "no growth"), ("memory", -0.01, "no growth"), ("metrics.score", -6.8, "-6.8"),
     ],
 )  # fmt: skip
 def test_figures_have_the_unit_that_suits_them(name: str, value: float | None, text: str) -> None:
