@@ -54,13 +54,19 @@ NOTABLE_LINES = {
 """What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
 PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
 """What only a progress bar contains."""
-MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
+MASKED = re.compile(
+    r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b|/tmp/\S+"
+    r"|\d+(?:[.:,]\d+)*"
+)
+MIXED = re.compile(r"[A-Za-z]*#[A-Za-z#]*")
+"""A word with letters and numbers in a masked line. It may be a name, or drawn at random in each launch."""
 
 
 def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
     """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
     known: set[str] = set()
     before: int | None = None
+    drawn: set[str] = set()
     observed: list[Observed] = []
     for place, version in enumerate(launches):
         printed = [log_lines_of(trial) for trial in version if trial.measured]
@@ -72,9 +78,12 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
             if 2 * count > len(printed)
         ]
         new = [line for line in usual if line not in known]
+        if len(printed) == 1:  # no other launch shows which words are drawn at random
+            new = [line for line in new if MIXED.sub("#", line) not in drawn]
         if before is not None:
             observed += _observed(before, place, new)
         known.update(*printed)
+        drawn.update(MIXED.sub("#", line) for lines in printed for line in lines)
         before = place
     return tuple(observed)
 
