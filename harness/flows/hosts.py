@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from harness.errors import HarnessError, Interrupted
+from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
 from harness.model import Cell, Host, HostState, Image, Lane
 from harness.plan.cells import choose_lanes
@@ -238,6 +238,16 @@ def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool
     finally:
         if engine is not None and each.engine is None:
             engine.close()
+
+
+def refuse_missing(each: OpenHost, images: Sequence[Image], context: RunContext) -> None:
+    """Set the problem of a machine that cannot get one of these images, if that is known before anything is launched.
+    Raises Interrupted."""
+    if each.engine is not None and each.usable:
+        say = context.preparing(lane=each.name, image="images")
+        with suppress(InfrastructureError):  # launches say it
+            refusals = [refusal for image in images if (refusal := each.engine.refused(image, say))]
+            each.problem = "; ".join(refusals) or None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from harness.errors import HarnessError, Interrupted
 from harness.flows import deciding
 from harness.flows.context import RunContext
 from harness.flows.estimate import estimate
-from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
+from harness.flows.hosts import OpenHost, in_threads, lanes_of, refuse_missing, using_hosts
 from harness.flows.pool import PoolRun
 from harness.flows.running import Run
 from harness.matrix import load_matrix
@@ -105,6 +105,8 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
     journal = RunDirectory.create(out=options.out, matrix=selection.matrix.name, now=began)
     homes = {} if options.fresh else journal.machines()
     with using_hosts(selection.images, context, homes=homes) as opened:
+        for each in opened:
+            refuse_missing(each, selection.later, context)
         plan, only = make_plan(selection, lanes_of(opened)), None
         changed = list(deciding.changed_hosts(plan, opened, journal))
         for change in changed:

@@ -106,7 +106,8 @@ class _Attempt:
         some = replace(self.options, stop=Stop(), trials=Trials(least=launches, most=launches))
         whole = load_matrix(self.matrix, environ=self.environ)
         chosen = tuple(replace(series, images=(series.images[version],)) for series in whole.series)
-        return self.swept(replace(some.select(replace(whole, series=chosen)), rehearsal=True), some)
+        later = tuple(image for series in whole.series for image in series.images if not self.runs)
+        return self.swept(replace(some.select(replace(whole, series=chosen)), rehearsal=True, later=later), some)
 
     def swept(self, selection: Selection, options: SweepOptions) -> RunResult:
         self.runs.append(self.sweep(selection, options))

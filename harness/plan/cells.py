@@ -35,7 +35,7 @@ from harness.model.matrix import Gpu
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """The part of a matrix that is run, as it is known before the hosts list their GPUs. `combinations` are in the
-    order of the plan that `make_plan` makes of them.
+    order of the plan that `make_plan` makes of them. `later`: the images of the sweep that a rehearsal comes before.
     """
 
     matrix: Matrix
@@ -45,6 +45,7 @@ class Selection:
     search: SearchMode
     stop: Stop
     rehearsal: bool = False
+    later: tuple[Image, ...] = ()
 
     @property
     def images(self) -> dict[Host, list[Image]]:

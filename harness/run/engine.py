@@ -207,6 +207,10 @@ class ImageStore(Protocol):
         the registry whether a tag was republished. Raises InfrastructureError, but never ImageUnavailable: `prepare`
         reports that."""
 
+    def refused(self, image: Image, say: Say) -> str:
+        """Return why `prepare` would fail, in one line, if a registry says so at once; "" if it may succeed. Raises
+        InfrastructureError."""
+
     def holds(self, prepared: Prepared) -> bool:
         """Return whether the host still has a prepared image. Raises InfrastructureError."""
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import exit_codes
+from harness.cli import run
 from harness.registry.bounded_http import RegistryDenied
 from harness.registry.registry_client import Registry
 from tests.registry.held import Held, docker_config
@@ -53,6 +55,19 @@ def test_images_share_the_layers_of_their_base(registry: Held, environ: dict[str
 def test_a_repository_that_is_not_there(registry: Held, environ: dict[str, str]) -> None:
     with pytest.raises(RegistryDenied, match=f"^{registry.host}: has no repository of team/nothing"):
         Registry.from_environ(environ).tags(f"{registry.host}/team/nothing")
+
+
+def test_a_missing_image_is_told_before_anything_is_launched(
+    public: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first image was measured before the second one was found to be missing."""
+    public.push("team/there", "1", files={"answer": "1"})
+    (tmp_path / "train.py").write_text("print('ran')\n")
+    monkeypatch.chdir(tmp_path)
+    there, gone = (f"{public.host}/team/there:{tag}" for tag in (1, 2))
+    assert run(["try", there, gone, "--", "python", "train.py"]) == exit_codes.UNAVAILABLE
+    assert f"nothing was launched: {gone}: cannot be pulled: " in capsys.readouterr().err
+    assert not (tmp_path / "reports").exists()
 
 
 # ---------------------------------------------------------------- nobody, and the wrong one

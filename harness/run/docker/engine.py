@@ -55,6 +55,7 @@ class DockerEngine:
         with engine_errors(host.where, refused=EngineUnreachable):
             info = client.info()
         check_podman(info, place=host.where)
+        self._is_podman = is_podman(info)  # it asks registries for no image without pulling it
         self.facts: Mapping[str, Any] = _facts(client, info)
         self._ways = containers.Ways(
             gpus=containers.GpuAccess(info),
@@ -103,6 +104,12 @@ class DockerEngine:
                 return None if name is None or record is None else self._prepared(image, name, record)
         except ImageUnavailable:  # an unreadable context or an invalid name: `prepare` reports it
             return None
+
+    def refused(self, image: Image, say: Say) -> str:
+        if not isinstance(image.source, Pull) or self._is_podman or self.look(image, say) is not None:
+            return ""
+        with engine_errors(image.where):
+            return find_images.refused(self._client, image.source.reference, say=say)
 
     def _name(self, image: Image) -> str | None:
         """Return the name under which the engine has the image or will have it; None if the name depends on a base that

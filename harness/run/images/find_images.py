@@ -116,6 +116,32 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     return pulled
 
 
+ASKED_S = 5.0
+"""Most seconds in which a registry is asked for an image before anything is launched."""
+REFUSALS = (401, 403, 404)
+"""The answers of a registry that does not have an image, or gives it to others only."""
+
+
+def refused(client: docker.DockerClient, reference: str, *, say: Say) -> str:
+    """Return why an image that the engine does not have cannot be pulled; "" if it may be, and if its registry says
+    nothing of it in ASKED_S."""
+    until_s = time.monotonic() + ASKED_S
+
+    def in_time() -> None:
+        say(f"asking for {reference}")
+        if time.monotonic() > until_s:
+            raise TimeoutError
+
+    try:
+        waited(client.api, lambda: client.api.inspect_distribution(reference), beat=in_time)  # type: ignore[no-untyped-call]
+    except TimeoutError:
+        return ""
+    except APIError as error:
+        why = explanation(error)
+        return f"{reference}: cannot be pulled: {why}; {_what_to_do(why, help='')}" * (error.status_code in REFUSALS)
+    return ""
+
+
 def _what_to_do(why: str, *, help: str) -> str:  # noqa: A002
     if FULL_DISK in why.lower():
         return MAKE_ROOM

@@ -133,6 +133,9 @@ class EnvironmentStore:
         digest = _digest_in(folder)
         return None if digest is None else Prepared(image=image, reference=str(python_of(folder)), digest=digest)
 
+    def refused(self, image: Image, say: Say) -> str:
+        return ""
+
     def _folder(self, source: Install, *, build: str) -> Path:
         more = [*(["exact"] if source.exact else []), *([source.hashes] if source.hashes else [])]
         content = json.dumps([build, source.packages, *more])

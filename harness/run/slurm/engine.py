@@ -63,7 +63,7 @@ class SlurmEngine:
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ, version=version)
         images = self._images = self._store()
-        self.look, self.holds = images.look, images.holds
+        self.look, self.refused, self.holds = images.look, images.refused, images.holds
         self.size_bytes, self.kept = images.size_bytes, images.kept
         self.remove, self.remove_images = images.remove, images.remove_images
         self._is_closed = False

@@ -168,6 +168,9 @@ class ImageFiles:
             return None if record is None else self._prepared(image, record)
         return None
 
+    def refused(self, image: Image, say: Say) -> str:
+        return ""  # to ask is not worth requesting a node
+
     def holds(self, prepared: Prepared) -> bool:
         return Path(prepared.reference).exists()
 
@@ -316,6 +319,9 @@ class NodeImages:
             return None
         own = architecture_of(self._hold.facts)
         return None if entry is None else prepared_of(image, reference, entry, own=own)
+
+    def refused(self, image: Image, say: Say) -> str:
+        return ""  # to ask is not worth requesting a node
 
     def holds(self, prepared: Prepared) -> bool:
         return self._inspected(prepared.reference, unheard) is not None
