@@ -58,15 +58,15 @@ MASKED = re.compile(
     r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b|/tmp/\S+"
     r"|\d+(?:[.:,]\d+)*"
 )
-MIXED = re.compile(r"[A-Za-z]*#[A-Za-z#]*")
-"""A word with letters and numbers in a masked line. It may be a name, or drawn at random in each launch."""
+MIXED = re.compile(r"[A-Za-z]+#[A-Za-z#]*|#+[A-Za-z][A-Za-z#]*")
+"""A word with letters and numbers in a masked line: a name, or a text that each launch draws at random."""
+LETTERS = re.compile(r"[A-Za-z]+")
 
 
 def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
     """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
     known: set[str] = set()
     before: int | None = None
-    drawn: set[str] = set()
     observed: list[Observed] = []
     for place, version in enumerate(launches):
         printed = [log_lines_of(trial) for trial in version if trial.measured]
@@ -78,12 +78,12 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
             if 2 * count > len(printed)
         ]
         new = [line for line in usual if line not in known]
-        if len(printed) == 1:  # no other launch shows which words are drawn at random
-            new = [line for line in new if MIXED.sub("#", line) not in drawn]
+        if len(printed) == 1 and new and before is not None:  # no other launch shows what is drawn at random
+            drawn, like = {_undrawn(line)[0] for line in known}, {form for line in known for form in _undrawn(line)}
+            new = [line for line in new if _undrawn(line)[0] not in like and drawn.isdisjoint(_undrawn(line))]
         if before is not None:
             observed += _observed(before, place, new)
         known.update(*printed)
-        drawn.update(MIXED.sub("#", line) for lines in printed for line in lines)
         before = place
     return tuple(observed)
 
@@ -123,6 +123,14 @@ def _lines(text: str) -> list[str]:
 def mask(line: str) -> str:
     """Mask a line: `E0731 12:01:02 load of libcudnn.so.8 failed` -> `E# # load of libcudnn.so.# failed`."""
     return MASKED.sub("#", line).strip()
+
+
+@functools.lru_cache(maxsize=20_000)
+def _undrawn(line: str) -> tuple[str, ...]:
+    """Return a masked line without its mixed words, and also without each of the others, which may be a random text
+    that has no digit by chance."""
+    bare = MIXED.sub("*", line)
+    return bare, *(f"{bare[: word.start()]}*{bare[word.end() :]}" for word in LETTERS.finditer(bare))
 
 
 # ---------------------------------------------------------------- lines with other numbers or texts

@@ -122,13 +122,14 @@ def test_a_line_of_one_launch_of_three_is_chance() -> None:
     assert new_lines([printing("a\n", "a\n", "a\n"), printing("a\n", "a\n", "a\nodd\n")]) == ()
 
 
-@pytest.mark.parametrize(("one", "other"), [("AB12cd", "x9Yz0"), ("8b6c2c45", "f0a1b2c3")])
+@pytest.mark.parametrize(("one", "other"), [("AB12cd", "x9Yz0"), ("8b6c2c45", "kilfhj"), ("kilfhj", "8b6c2c45")])
 def test_a_word_drawn_at_random_makes_no_new_line(one: str, other: str) -> None:
     """After one launch each, a server's page ended with lines such as `model at nvidia-xyz-AB#cd`."""
     line = f"pid 12345: model at nvidia-{{}} of 1b4e28ba-2fa1-11d2-883f-0016d3cca4{len(one)}7 at 0x7f12"
     assert new_lines([printing(line.format(one)), printing(line.format(other))]) == ()
-    (found,) = new_lines([printing(line.format(one)), printing(line.format(other) + "\nmodel lost\n")])
-    assert found.text == "model lost"
+    lost = line.format(other) + "\nstep 3 loss nan\nmodel is lost\n"
+    found = new_lines([printing(line.format(one) + "\nstep 3 loss 0.5\nmodel is ready\n"), printing(lost)])
+    assert [each.text for each in found] == ["step # loss nan", "model is lost"]
 
 
 def test_a_name_with_digits_that_each_launch_prints_is_new() -> None:
