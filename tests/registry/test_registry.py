@@ -64,10 +64,11 @@ def test_a_missing_image_is_told_before_anything_is_launched(
     public.push("team/there", "1", files={"answer": "1"})
     (tmp_path / "train.py").write_text("print('ran')\n")
     monkeypatch.chdir(tmp_path)
-    there, gone = (f"{public.host}/team/there:{tag}" for tag in (1, 2))
-    assert run(["try", there, gone, "--", "python", "train.py"]) == exit_codes.UNAVAILABLE
-    assert f"nothing was launched: {gone}: cannot be pulled: " in capsys.readouterr().err
-    assert not (tmp_path / "reports").exists()
+    for gone in (f"{public.host}/team/there:2", "127.0.0.1:9/team/there:2"):  # where no registry listens
+        asked = ["try", f"{public.host}/team/there:1", gone, "--", "python", "train.py"]
+        assert run(asked) == exit_codes.UNAVAILABLE
+        assert f"nothing was launched: {gone}: cannot be pulled: " in capsys.readouterr().err
+        assert not (tmp_path / "reports").exists()
 
 
 # ---------------------------------------------------------------- nobody, and the wrong one

@@ -6,6 +6,7 @@ An image on an engine is the engine's own record of it, a mapping as `docker ima
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -120,11 +121,12 @@ ASKED_S = 5.0
 """Most seconds in which a registry is asked for an image before anything is launched."""
 REFUSALS = (401, 403, 404)
 """The answers of a registry that does not have an image, or gives it to others only."""
+NO_REGISTRY = re.compile("no such host|connection refused", re.IGNORECASE)
 
 
 def refused(client: docker.DockerClient, reference: str, *, say: Say) -> str:
-    """Return why an image that the engine does not have cannot be pulled; "" if it may be, and if its registry says
-    nothing of it in ASKED_S."""
+    """Return why an image that the engine does not have cannot be pulled; "" if it may be: if the registry has it, is
+    busy, or does not answer in ASKED_S."""
     until_s = time.monotonic() + ASKED_S
 
     def in_time() -> None:
@@ -138,7 +140,8 @@ def refused(client: docker.DockerClient, reference: str, *, say: Say) -> str:
         return ""
     except APIError as error:
         why = explanation(error)
-        return f"{reference}: cannot be pulled: {why}; {_what_to_do(why, help='')}" * (error.status_code in REFUSALS)
+        if error.status_code in REFUSALS or NO_REGISTRY.search(why):
+            return f"{reference}: cannot be pulled: {why}; {_what_to_do(why, help='')}"
     return ""
 
 
