@@ -71,6 +71,25 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
     assert noise["step_time"].freedom == 3
 
 
+@pytest.mark.parametrize(("first", "has_tail"), [(96, False), (800, True)])
+def test_a_row_that_shows_no_tail_says_nothing_about_the_noise_of_tails(first: int, has_tail: bool) -> None:
+    """One request at a time made 96 steps in the first launches, and some hundreds in two later pairs, by whose few
+    slow steps a tail of eight requests at a time, which repeated to 1 %, was unclear by 38 %."""
+    rng = np.random.default_rng(7)
+
+    def measure(run: CellRun, number: int) -> Trial:
+        steps = first if not run.trials else 800
+        columns = {"rss_kib": np.full(steps, 50_000.0), "step_s": 1e-3 * rng.lognormal(0, 0.5, steps)}
+        return launched(run, number, last_step=steps, trace=Trace(step=np.arange(1.0, steps + 1), columns=columns))
+
+    played = row_run(row(3), asked=Trials(least=3, most=3), measures_noise=True)
+    play(played, measure)
+    noise = noise_of_row(played)
+    assert noise is not None
+    assert "step_time" in noise
+    assert ("tail" in noise) == has_tail
+
+
 @pytest.mark.parametrize(("versions", "exit_only", "step_s"), [(1, False, 1e-3), (3, True, 1e-3), (4, False, 1e-6)])
 def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, exit_only: bool, step_s: float) -> None:
     """A single version, an exit code, many versions with short steps: none of these needs an A/A replicate."""

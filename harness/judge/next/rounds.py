@@ -18,6 +18,7 @@ from harness.judge.api import judge_cell_of, judge_so_far, row_fails_late
 from harness.judge.cell import wants_more
 from harness.judge.comparable import as_whole_runs, unlike_steps
 from harness.judge.comparison.noise import noise_of
+from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
 from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.precision import differs_late, wants_round
@@ -28,6 +29,7 @@ from harness.judge.trace.trace_verdict import is_brief
 from harness.model import (
     BAD,
     GOOD,
+    SIGNALS,
     CellRun,
     CellVerdict,
     Depth,
@@ -75,13 +77,20 @@ def _shows_late(row: RowRun) -> bool:
 
 def noise(row: RowRun) -> Noise | None:
     """Return the A/A noise from all rounds that have both an image and its replicate, earlier runs included; None
-    without a replicate."""
+    without a replicate. Of a tail or stalls, it has none if the launches of this row have too few steps in common to
+    be judged by it: rows with more steps share this noise, and their slow steps vary less."""
     if row.replicate is None:
         return None
     by_round = {(trial.run, trial.round): trial for run in _originals(row) for trial in run.measured}
     pairs = [(by_round.get((trial.run, trial.round)), trial) for trial in row.replicate.measured]
     both = [(original, replicate) for original, replicate in pairs if original is not None]
-    return noise_of(both, steps=row.scenario.steps)
+    steps, measured = row.scenario.steps, [run.measured for run in row.cells]
+    known = noise_of(both, steps=steps) or {}
+    return {
+        name: spread
+        for name, spread in known.items()
+        if SIGNALS[name].rounds <= FEWEST_ROUNDS or any(level_columns(name, measured, steps=steps).values())
+    } or None
 
 
 def is_compared(run: CellRun) -> bool:
