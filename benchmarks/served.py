@@ -129,9 +129,10 @@ def swept(faults: Mapping[str, str], later: float, limits: str) -> bool:
         shutil.rmtree(folder, ignore_errors=True)
     named = set()
     for each in summary["findings"]:
-        if each["kind"] != "first_fixed":
-            named.add((each["first_bad"], each["metric"]))
-            print(" ", each["metric"], each["params"], each["last_good"], "→", each["first_bad"], each["effect"])
+        if each["kind"] != "first_fixed":  # `bad_from_start`: what came before was not decided
+            named.add((each.get("first_bad"), each["metric"]))
+            first = f"{each['last_good']} → {each['first_bad']}" if "last_good" in each else each["kind"]
+            print(" ", each["metric"], each["params"], first, each["effect"])
     blind = collections.Counter(
         f"{name} at {cell['params']['concurrency']}"
         for cell in summary["cells"]
