@@ -81,8 +81,8 @@ def made_sweep(plan: Plan, pools: Mapping[str, Pool], rng: random.Random) -> str
 
 
 def _program(variant: Variant) -> str:
-    """Return the program of a variant, whose environment differs from sweep to sweep."""
-    return str(dict(variant.params)["program"])
+    """Return the program, or the other params, of a variant, whose environment differs from sweep to sweep."""
+    return " ".join(str(value) for _, value in variant.params)
 
 
 def made_row(row: VersionRow, plan: Plan, draws: Draws, *, measures_noise: bool) -> RowRun:

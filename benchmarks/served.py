@@ -5,6 +5,7 @@
     python -m benchmarks.served --quiet            all six are equal: no finding is right
     python -m benchmarks.served --latency 5%       one of them, another in each sweep, answers 5 % later
     python -m benchmarks.served --quiet --count 20 so many sweeps, one after the other
+    … --quiet --count 20 --resampled 200           and so many that are made of their launches (`planted_resampled`)
 
 Version 3 has a 99th percentile that is 30 % higher if eight requests are on their way, 4 keeps 2 KiB of each request, 5
 answers 1 % of them with 500, and 6 takes 8 % longer to the first token. The versions are those of a small package, on
@@ -24,8 +25,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks import planted_quiet
+from benchmarks.planted_resampled import Pool, gather, made_sweeps
+from benchmarks.planted_sweeps import Swept
+from harness.flows.sweep import SweepOptions, selected
+from harness.model import Plan
+from harness.plan.cells import make_plan
 from tests.planted_series import six
 
 VERSIONS = ("1.10.0", "1.11.0", "1.12.0", "1.13.0", "1.14.0", "1.15.0")
@@ -92,30 +100,46 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--busy", type=int, default=0, help="so many busy processes beside")
     parser.add_argument("--quiet", action="store_true", help="no version has a fault")
-    parser.add_argument("--latency", type=share, default=0.0, help="one version answers so much later")
+    parser.add_argument("--latency", type=as_share, default=0.0, help="one version answers so much later")
     parser.add_argument("--count", type=int, default=1, help="so many sweeps")
+    parser.add_argument("--resampled", type=int, default=0, help="so many sweeps made of the launches of quiet ones")
     options = parser.parse_args()
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
-    right = 0
+    right, quiet = 0, Quiet() if options.quiet else None
     try:
         for number in range(options.count):
             faults, limits = FAULTS, "{tail: 15%, first_token: 5%}"
             if options.latency:
                 faults = {VERSIONS[1 + number % 5]: "step_time"}
                 limits = f"{{step_time: {options.latency / 2:.1%}}}"
-            right += swept({} if options.quiet else faults, options.latency, limits)
+            right += swept({} if options.quiet else faults, options.latency, limits, quiet)
     finally:
         for process in busy:
             process.kill()
     print(f"{right} of {options.count} sweeps are right")
+    if quiet is not None and quiet.plan is not None and options.resampled:
+        found = list(made_sweeps(quiet.plan, quiet.pools, options.resampled, note=lambda text: None))
+        print(planted_quiet.share("resampled sweeps", found))
     return 0 if right == options.count else 1
 
 
-def share(text: str) -> float:
+def as_share(text: str) -> float:
     return float(text.removesuffix("%")) / 100
 
 
-def swept(faults: Mapping[str, str], later: float, limits: str) -> bool:
+@dataclass
+class Quiet:
+    """The launches of quiet sweeps by variant, and the plan of these sweeps."""
+
+    pools: dict[str, Pool] = field(default_factory=dict)
+    plan: Plan | None = None
+
+    def gather(self, matrix: Path, run: Path) -> None:
+        self.plan = self.plan or make_plan(selected(matrix, SweepOptions(seed=0), os.environ))
+        gather(Swept(summary={}, told="", directory=run), self.plan, self.pools)
+
+
+def swept(faults: Mapping[str, str], later: float, limits: str, quiet: Quiet | None = None) -> bool:
     """Sweep the six versions with these faults, print what was found; return whether it is the faults and no more."""
     folder, begun = Path(tempfile.mkdtemp(prefix="served-")), time.monotonic()
     try:
@@ -124,7 +148,10 @@ def swept(faults: Mapping[str, str], later: float, limits: str) -> bool:
         (folder / "served.yaml").write_text(MATRIX.format(series=six(VERSIONS), limits=limits))
         command = [sys.executable, "-m", "harness", "sweep", "served.yaml"]
         subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        summary = json.loads((folder / "reports" / "served" / "latest" / "summary.json").read_text())
+        run = folder / "reports" / "served" / "latest"
+        summary = json.loads((run / "summary.json").read_text())
+        if quiet is not None:
+            quiet.gather(folder / "served.yaml", run.resolve())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     named = set()
