@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from harness.judge.attribution.row_states import RowStates
@@ -157,15 +157,15 @@ def alike(faults: Sequence[Fault]) -> list[list[Fault]]:
     The most precise faults are grouped first, so that the result does not depend on the input order. A vague fault that
     fits several groups gets its own.
     """
-    groups: list[_Group] = []
+    groups: list[list[Fault]] = []
     for fault in sorted(faults, key=_precision):
-        fitting = [group for group in groups if group.fits(fault)]
-        chosen = [group for group in fitting if _when(group.members[0]) == _when(fault)] or fitting
+        fitting = [group for group in groups if _fits(fault, group)]
+        chosen = [group for group in fitting if _when(group[0]) == _when(fault)] or fitting
         if len(chosen) != 1:
-            groups.append(_Group())
+            groups.append([])
             chosen = groups[-1:]
-        chosen[0].add(fault)
-    return [group.members for group in sorted(groups, key=lambda group: _precision(group.members[0])[1:])]
+        chosen[0].append(fault)
+    return sorted(groups, key=lambda group: _precision(group[0])[1:])
 
 
 def _when(fault: Fault) -> dict[Lane, list[tuple[object, ...]]]:
@@ -181,48 +181,26 @@ def _precision(fault: Fault) -> tuple[int, int, list[tuple[int, int, int, int, i
     return sum(high - low for end in ends for low, high in (end[:2], end[2:4])), start, ends
 
 
-@dataclass(kw_only=True)
-class _Group:
-    """Faults that may be one, and their episodes as one. Intervals that overlap pairwise also have a common overlap."""
+def _fits(fault: Fault, group: Sequence[Fault]) -> bool:
+    """Return whether a fault may be the same as those of a group, and shares a lane or a version with any of them.
+    Intervals that overlap pairwise also have a common overlap, so that comparing it with each of them is enough."""
+    places = _places(fault)
+    is_near = any(each.episodes.keys() & fault.episodes.keys() or _places(each) & places for each in group)
+    return is_near and all(_may_be_one(each, fault) for each in group)
 
-    members: list[Fault] = field(default_factory=list)
-    _episodes: dict[Lane, Sequence[Episode]] = field(default_factory=dict)
-    _states: dict[Lane, RowStates] = field(default_factory=dict)
-    _places: set[int] = field(default_factory=set)
 
-    def fits(self, fault: Fault) -> bool:
-        """Return whether a fault may be the same as the faults of the group."""
-        lanes = [lane for lane in fault.episodes if lane in self._episodes]
-        if not (lanes or self._places & _places(fault)):
+def _may_be_one(one: Fault, other: Fault) -> bool:
+    """Return whether neither the episodes nor the states of faults of two variants contradict each other."""
+    if one.variant == other.variant:  # their sizes differ
+        return False
+    for lane in one.episodes.keys() & other.episodes.keys():
+        own, others = one.episodes[lane], other.episodes[lane]
+        if len(own) != len(others) or None in map(met, zip(own, others, strict=True)):
             return False
-        if fault.variant in {member.variant for member in self.members}:  # their sizes differ
-            return False
-        if any(_together(fault.episodes[lane], self._episodes[lane]) is None for lane in lanes):
-            return False
-        pairs = [
-            zip(on_lane, self._states[lane], strict=True)
-            for lane, on_lane in fault.states.items()
-            if lane in self._states
-        ]
-        return not any({True, False} == set(pair) for pair in itertools.chain(*pairs))
-
-    def add(self, fault: Fault) -> None:
-        """Add a fault, and narrow the common bounds and states by those of the fault."""
-        self.members.append(fault)
-        self._places |= _places(fault)
-        for lane, own in fault.episodes.items():
-            self._episodes[lane] = _together(own, self._episodes.get(lane, own)) or own
-        for lane, on_lane in fault.states.items():
-            common = self._states.get(lane, on_lane)
-            self._states[lane] = [new if old is None else old for old, new in zip(common, on_lane, strict=True)]
-
-
-def _together(own: Sequence[Episode], others: Sequence[Episode]) -> list[Episode] | None:
-    """Return the episodes of one lane as one each; None if they cannot be the same episodes."""
-    if len(own) != len(others):
-        return None
-    common = [both for pair in zip(own, others, strict=True) if (both := met(pair)) is not None]
-    return common if len(common) == len(own) else None
+    states = (
+        zip(one.states[lane], other.states[lane], strict=True) for lane in one.states.keys() & other.states.keys()
+    )
+    return not any({True, False} == {*pair} for pair in itertools.chain(*states))
 
 
 def _places(fault: Fault) -> set[int]:
