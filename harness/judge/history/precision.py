@@ -252,13 +252,11 @@ def wants_round(
     tables = {name: level_table(name, alike, steps=steps) for name in limited if name in asking | doubtful}
     full = {place for place, version in enumerate(trials) if len(version) >= most}
     open_ = {name: table for name, table in tables.items() if table is not None and full.isdisjoint(table.positions)}
-    rest = (
-        _unclear(metric, table, tables, alike, limit=limited[metric], steps=steps)
-        for metric, table in open_.items()
-        if metric in doubtful and len(table.values) < SIGNALS[metric].rounds
-    )
-    if (unclear := next(filter(None, rest), None)) is not None:
-        return unclear
+    step_times = tables.get("step_time") or level_table("step_time", alike, steps=steps)
+    for metric, table in open_.items():
+        few = metric in doubtful and len(table.values) < SIGNALS[metric].rounds
+        if few and _differ(table, step_times, least=log_of(metric, limited[metric])):
+            return f"{SIGNALS[metric].title} seems to differ, and {SIGNALS[metric].rounds} rounds are needed to show it"
     for metric, known in tables.items():
         if metric in always and (metric != "run_time" or known is not None):  # few programs end by themselves
             lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
@@ -276,26 +274,13 @@ def wants_round(
     return None
 
 
-def _unclear(
-    metric: str,
-    table: RoundTable,
-    tables: Mapping[str, RoundTable | None],
-    alike: Sequence[Sequence[Trial]],
-    *,
-    limit: float,
-    steps: Steps,
-) -> str | None:
-    """Return why a signal that needs many rounds seems to differ. One that changes by the same ratio as the step time
-    only reflects the step time, and one that is the same at other step times does not differ.
-    """
-    step_times = tables.get("step_time") or level_table("step_time", alike, steps=steps)
+def _differ(table: RoundTable, step_times: RoundTable | None, *, least: float) -> bool:
+    """Return whether levels seem to differ by more than `least`, a log. Those that change by the same ratio as the step
+    times only reflect these, and those that are the same at other step times do not differ."""
     if step_times is None or tuple(table.positions) != tuple(step_times.positions):
-        return None
+        return False
     levels = table.values.mean(axis=0)  # of more rounds than the step times, if some launches took turns
-    apart = [np.ptp(each) for each in (levels, levels - step_times.values.mean(axis=0))]
-    if min(apart) <= log_of(metric, limit):
-        return None
-    return f"{SIGNALS[metric].title} seems to differ, and {SIGNALS[metric].rounds} rounds are needed to show it"
+    return bool(min(np.ptp(each) for each in (levels, levels - step_times.values.mean(axis=0))) > least)
 
 
 def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
