@@ -259,7 +259,7 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
         growths = {name: growth for name, growth in growths.items() if name != "disk"}
     for name in shared_growths(trial, growths):
         others = f"other launches used the same {SHARED[name]} at the same time"
-        growths = {**growths, name: unjudged(name, f"{others}; a launch that runs alone would settle it")}
+        growths = {**growths, name: unjudged(f"{others}; a launch that runs alone would settle it")}
     return growths
 
 

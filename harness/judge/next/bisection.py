@@ -19,7 +19,7 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import usual_failures, usual_rate
 from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
-from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, Rules, VersionEvidence
+from harness.judge.next.bisect_records import LEVEL, STATE_METRICS, Boundary, Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide, not_needed
 from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, next_round
 
@@ -115,8 +115,8 @@ def _versions(row: RowRun) -> list[VersionEvidence]:
             at_hand=run.at_hand or run.prepared is not None,
             launches=len(launches),
             states={
-                "outcome": _outcome(launches, usual, steps_counted=not row.scenario.command),
-                **{metric: _evidence(launches, metric, usual) for metric in ("memory", "slowdown")},
+                metric: _evidence(launches, metric, usual, timed=metric == "outcome" and not row.scenario.command)
+                for metric in STATE_METRICS
             },
             step_times=step_times.get(place, {}),
         )
@@ -145,22 +145,18 @@ def _step_times(row: RowRun) -> Mapping[int, Mapping[int, float]]:
     }
 
 
-def _outcome(launches: Sequence[JudgedTrial], usual: CellVerdict | None, *, steps_counted: bool) -> Evidence:
-    """Return how launches ended, and when: a launch failed in the step after its last completed one."""
-    counts = _evidence(launches, "outcome", usual)
-    if not steps_counted:
-        return counts
-    ends = [(_shows(launch, "outcome", usual) == "bad", launch.trial.last_step) for launch in launches]
-    return replace(
-        counts,
-        failed_at=tuple(steps + 1 for bad, steps in ends if bad),
-        survived=tuple(steps for bad, steps in ends if not bad),
+def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: CellVerdict | None, *, timed: bool) -> Evidence:
+    """Return what launches show by a metric and, if `timed`, when: one failed in the step after its last complete
+    one."""
+    shown = [(_shows(launch, metric, usual), launch.trial.last_step) for launch in launches]
+    states = [state for state, _ in shown]
+    return Evidence(
+        good=states.count("good"),
+        bad=states.count("bad"),
+        unsure=states.count("unsure"),
+        failed_at=tuple(steps + 1 for state, steps in shown if timed and state == "bad"),
+        survived=tuple(steps for state, steps in shown if timed and state == "good"),
     )
-
-
-def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: CellVerdict | None) -> Evidence:
-    shown = [_shows(launch, metric, usual) for launch in launches]
-    return Evidence(good=shown.count("good"), bad=shown.count("bad"), unsure=shown.count("unsure"))
 
 
 def _shows(launch: JudgedTrial, metric: str, usual: CellVerdict | None) -> str | None:

@@ -57,7 +57,7 @@ def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[
             growths[name] = _judge(name, trace, step, values, limit=limit, per=per)
         if name in growths and growths[name].verdict == "flat" and _are_at_once(trace, float(step[-1])):
             at_once = f"the {counted(per)}s are so quick that all counts were taken at nearly the same time"
-            growths[name] = unjudged(name, f"{at_once}, and other processes may have done their work before")
+            growths[name] = unjudged(f"{at_once}, and other processes may have done their work before")
     return growths
 
 
@@ -86,7 +86,7 @@ def _judge_workers(step: Floats, values: Floats, *, limit: float, per: Per) -> G
     return replace(growth, verdict="inconclusive", rate=growth.rate or 0.0)
 
 
-def unjudged(name: str, why: str) -> Growth:
+def unjudged(why: str) -> Growth:
     """Return the growth of a count that cannot be judged, with the reason."""
     return Growth(verdict="inconclusive", rate=0.0, excluded=math.inf, why=why)
 
@@ -127,7 +127,7 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
             edges.append((float(step[place]), float(values[place])))
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
     if not paces:
-        return unjudged(name, "it was counted too rarely to judge")
+        return unjudged("it was counted too rarely to judge")
     begin, span = edges[-2], edges[-1][0] - edges[-2][0]
     rate, rise = paces[-1], edges[-1][1] - begin[1]
     lately = (step >= edges[-3][0] if len(edges) > 2 else step >= step[0]) & (step <= begin[0])
@@ -141,7 +141,7 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
         why = f"growth of more than {general(excluded, 2)} a {counted(per)} is ruled out"
         return Growth(verdict="flat", rate=rate, excluded=excluded, why=why)
     if len(paces) < 2:
-        return unjudged(name, "it was counted too rarely to judge")
+        return unjudged("it was counted too rarely to judge")
     # At least two stretches must keep the rate, and a third if there is one.
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-3:])) and min(paces[-3:]) > 0
     is_late = step >= step[-1] / 2

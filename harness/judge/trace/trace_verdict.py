@@ -397,12 +397,6 @@ def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: 
     return "go"
 
 
-def looks_bad(trace: Trace, *, limits: Limits, steps: Steps) -> bool:
-    """Return whether memory grows or may grow, so that a launch has to be followed further."""
-    verdict = judge_trace(trace, limits=limits, steps=steps)
-    return bool({"leak", "suspect"} & set(verdict.verdicts))
-
-
 def clear_leak(verdict: TraceVerdict, *, limits: Limits) -> bool:
     """Return whether memory certainly grows by CLEAR_LEAK times the limit: even a shorter launch then counts as
     agreeing."""
