@@ -244,6 +244,13 @@ def test_a_rare_failure_of_another_kind_does_not_undo_the_good_versions(rows: tu
     assert (found.kind, found.before, found.after) == ("first_bad", before, 2)
 
 
+def test_one_lost_connection_does_not_undo_the_versions_before_a_failure_that_may_have_begun() -> None:
+    """A crash that comes seldom was told as bad from the start, because the oldest version lost a connection once."""
+    trials = _rows("gggggggc", "gggggggg", "ggg", "ggggg", "tggg", "gtt")
+    (found,) = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert (found.kind, found.before, found.after) == ("first_bad", 0, 5)
+
+
 def test_two_failures_that_come_and_go_are_weighed_together() -> None:
     """Where none of them begins in a version, none is the noise of the other."""
     trials = _rows("tggg", "ggcg", "ttgg", "gggc")
