@@ -14,15 +14,14 @@ from scipy.special import chdtri
 from harness.judge.comparison.noise import spread_within, without_rounds
 from harness.judge.history.changepoints import (
     NOISES,
-    OVERLOOKED,
     Levels,
     find_levels,
     least_found,
     level_evidence,
     likeliest_bounds,
     noise_within,
+    place_chances,
     place_change,
-    probability_within,
 )
 from harness.model import Floats, Spread
 from tests.nightly import many
@@ -309,24 +308,13 @@ def evidence(level_of: Floats, variance: float) -> float:
 
 @given(few_means, st.floats(0.3, 1.0))
 @settings(max_examples=many(24, 600))
-def test_the_probability_of_each_place_is_the_sum_over_all_splits(means, deviation):
+def test_the_probability_of_each_place_is_that_of_both_levels_beside_it(means, deviation):
     """Everything that is named depends on these probabilities."""
-    count = len(means)
-    found = probability_within(means, np.arange(1, count), rounds=1, spread=Spread(deviation=deviation, freedom=3))
-    width = max(float(np.ptp(means)), 1e-300)
-    splits: dict[tuple[int, ...], float] = {}
+    count, likely = len(means), np.zeros(len(means) - 1)
+    found = place_chances(means, np.arange(1, count), rounds=1, spread=Spread(deviation=deviation, freedom=3))
     for variance in map(float, deviation**2 * 3 / chdtri(3, (np.arange(NOISES) + 0.5) / NOISES)):
-        odds = OVERLOOKED / max(width, math.sqrt(variance)) * 2 / (count - 2)
-        for changes, factor in ((1, 1.0), (2, odds)):
-            for places in itertools.combinations(range(1, count), changes):
-                edges = (0, *places, count)
-                likely = math.prod(evidence(means[a:b], variance) for a, b in itertools.pairwise(edges))
-                splits[places] = splits.get(places, 0.0) + factor * likely
-    total = sum(splits.values())
-    for low in range(1, count):
-        for high in range(low, count):
-            share = sum(value for places, value in splits.items() if any(low <= each <= high for each in places))
-            assert found[low - 1, high - 1] == pytest.approx(share / total, abs=1e-9)
+        likely += [evidence(means[:at], variance) * evidence(means[at:], variance) for at in range(1, count)]
+    assert found == pytest.approx(likely / likely.sum(), abs=1e-9)
 
 
 def test_the_level_is_integrated_out():
