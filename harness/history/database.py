@@ -20,6 +20,8 @@ from harness.model.watching import Say
 FILE = "index.sqlite"
 BUSY_S = 20.0
 _BESIDE = ("", "-wal", "-shm", "-journal")
+_ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading an index raises if its tables hold what no harness writes."""
 T = TypeVar("T")
 
 
@@ -41,11 +43,14 @@ def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: b
             _set_aside(path, seen, "rebuilt, as requested", say=say)
         try:
             return _ask(path, ask, say=say)
-        except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
+        except (sqlite3.DatabaseError, *_ODD) as error:
+            why: object = error
+            if isinstance(error, _ODD):
+                why = "it holds what no harness writes"
+            elif not _is_damage(error):
                 raise
-            _set_aside(path, seen or _inode(path), f"{error}; it is rebuilt from the runs", say=say)
-            return _ask(path, ask, say=say)
+            _set_aside(path, seen or _inode(path), f"{why}; it is rebuilt from the runs", say=say)
+            return _ask(path, ask, say=say)  # what a new index raises is a fault of the harness, and shown as one
     except sqlite3.DatabaseError as error:
         to_do = "remove it; it will be rebuilt from the runs" if _is_damage(error) else "free some disk space"
         told = f"another process has kept it locked for {BUSY_S:.0f} s; try again"

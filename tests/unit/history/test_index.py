@@ -140,12 +140,19 @@ def _with_a_trigger(index: Path) -> None:
         connection.execute("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM runs; END")
 
 
+def _with_odd_values(path: Path) -> None:
+    """It ended `harness runs` in a traceback."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE runs SET warnings = '{'")
+
+
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
         (_garbled, "file is not a database; it is rebuilt"),
         (_cut_short, ""),
         (_with_a_trigger, "its tables are not those of the harness"),  # a copied folder of runs comes with its index
+        (_with_odd_values, "it holds what no harness writes; it is rebuilt"),
     ],
 )
 def test_a_damaged_index_is_made_anew_and_the_old_one_kept(
