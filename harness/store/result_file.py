@@ -195,7 +195,11 @@ def _whole() -> TypeAdapter[ResultFile]:
 
 
 def _known(entry: CellEntry) -> CellEntry:
-    """Return the entry without signals that this version of the harness does not have."""
+    """Return the entry without signals that this version of the harness does not have. Raises ValueError for one
+    without a verdict.
+    """
+    if not entry.verdict.verdicts:
+        raise ValueError("a cell without a verdict")
     signals = {name: each for name, each in entry.verdict.signals.items() if _is_signal(name)}
     return replace(entry, verdict=replace(entry.verdict, signals=signals))
 

@@ -158,6 +158,13 @@ def test_a_damaged_result_is_reported(tmp_path: Path, content: str) -> None:
         read_result(tmp_path)
 
 
+def test_a_cell_without_a_verdict_is_reported(tmp_path: Path) -> None:
+    """It ended every report of the run, and `harness runs` of its folder, in a traceback."""
+    edited(tmp_path, "result.json", r'"verdicts": ?\[[^]]*\]', '"verdicts":[]')
+    with pytest.raises(UsageError, match=r"result\.json: a cell without a verdict"):
+        read_result(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["plan.json", "result.json"])
 @pytest.mark.parametrize(
     ("schema", "wrong"),
