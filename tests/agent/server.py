@@ -16,6 +16,7 @@ REPLIES = {
     "redirects": b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n",
     "half": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",
     "closes": OK,
+    "cgi": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\n\n" + b'{"score": 42}',  # as busybox httpd passes it on
 }
 COUNTED = threading.Lock()
 made = 0
@@ -59,7 +60,7 @@ def answer(link):
         if FAULT == "silent" or (FAULT == "hangs" and made > 20):
             time.sleep(100)
         link.sendall(REPLIES.get(FAULT, OK))
-        if FAULT in ("half", "closes"):
+        if FAULT in ("half", "closes", "cgi"):
             break
     link.close()
 

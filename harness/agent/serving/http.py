@@ -5,6 +5,7 @@ A server under test may answer anything, so that every part of a reply has a lim
 
 import errno
 import os
+import re
 import select
 import socket
 
@@ -14,6 +15,7 @@ MOST_BODY_BYTES = 256 << 20
 READ_BYTES = 1 << 16
 STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonl")
 EMPTY = (204, 304)
+END_OF_HEAD = re.compile(b"\r?\n\r?\n")  # RFC 9112, 2.2: a line may end with LF alone, as in what CGI programs print
 NO_REPLY = "the connection was closed without a reply"
 TLS_ALERT = b"\x15\x03"  # what a server that speaks TLS answers to anything else
 
@@ -62,10 +64,10 @@ class Reply(object):
             raise Bad("the server speaks TLS; write `tls: true`, or give --tls")
         if not b"HTTP/1.".startswith(data[:7]):
             raise Bad("the reply is not HTTP: it begins with %r" % bytes(data[:40]))
-        end = data.find(b"\r\n\r\n")
-        if end < 0:
+        end = END_OF_HEAD.search(data)
+        if end is None:
             return self._wait_for_more(data, "head")
-        head = data[:end]
+        head, rest = data[: end.start()], data[end.end() :]
         known = KNOWN_HEADS.get(head)
         if known is None:
             known = _parsed(head)
@@ -74,7 +76,7 @@ class Reply(object):
             KNOWN_HEADS[head] = known
         self.status, self.headers, self.closes, self.is_stream, is_chunked = known
         if 100 <= self.status < 200:
-            return data[end + 4 :]
+            return rest
         if self.status in EMPTY:
             self.is_over = True
         elif is_chunked:
@@ -89,7 +91,7 @@ class Reply(object):
             else:
                 self._left = int(length)
                 self.is_over = not self._left
-        return data[end + 4 :]
+        return rest
 
     def _read_body(self, data, now):
         self.pieces += 1
@@ -156,7 +158,7 @@ KNOWN_HEADS, MOST_KNOWN = {}, 16
 def _parsed(head):
     """Return the status and the headers of a head, whether the connection is not used again, and whether the reply is
     streamed and in chunks. Raises Bad."""
-    first, *lines = head.decode("latin-1").split("\r\n")
+    first, *lines = head.decode("latin-1").replace("\r\n", "\n").split("\n")
     words = first.split(None, 2)
     try:
         status = int(words[1])
