@@ -20,7 +20,6 @@ CASES: Mapping[str, Callable[..., bool]] = {
     "length": launches.length,
     "beside": sweeps.beside,
     "cells": sweeps.cells,
-    "soak": sweeps.soak,
     "reports": reports.reports,
     "judging": reports.judging,
     "history": reports.history,

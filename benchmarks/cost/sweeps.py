@@ -1,10 +1,9 @@
-"""What sweeps cost: launches side by side, the harness's own processor time, and hours of launches in one process."""
+"""What sweeps cost: launches side by side, and the harness's own processor time."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from typing import Any
 import psutil
 
 from benchmarks.cost.launches import ROOT
-from benchmarks.planted_sweeps import Workshop
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected
 from harness.flows.sweep import sweep as run_sweep
@@ -181,63 +179,3 @@ def cells(cells: int = 1000, hosts: int = 20, trial_s: float = 3.0, rounds: int 
     print(f"processor {used_s:.1f} s: {used_s / trials * 1000:.1f} ms a trial, {share:.2%} of the time of the trials")
     print(f"memory {max(memory) / 2**20:.0f} MiB, {grown_mib:.1f} MiB more than after a fifth of them")
     return share <= CPU_BOUND and grown_mib <= MEMORY_BOUND_MIB
-
-
-# ---------------------------------------------------------------- hours of launches
-
-SOAKED = ("1.0", "1.1")
-SOAK_LAUNCHES = 2
-
-
-def soak(trials: int = 1000) -> bool:
-    """Measure whether memory, open files and threads of one process that launches for hours stay flat.
-
-    Sweeps one scenario on the process engine, with enough values of a param to make `--trials` launches, and samples
-    the harness every second. The first tenth of the samples is warm-up; the second tenth is compared with the last.
-    SIGTERM ends the sweep early; the samples until then are compared.
-    """
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        samples = _soaked(Path(name), trials=trials)
-        made = len(list(Path(name).glob("reports/matrix/[0-9]*/trials/*.json")))
-    tenth = max(1, len(samples) // 10)
-    print(f"{made} trials, {len(samples)} samples")
-    for number, what in enumerate(("memory, MiB", "open files", "threads")):
-        early, late = (
-            sorted(row[number] for row in part)[tenth // 2] for part in (samples[tenth:][:tenth], samples[-tenth:])
-        )
-        print(f"{what:12} {early:8.1f} {late:8.1f}")
-    return True
-
-
-def _soaked(folder: Path, *, trials: int) -> list[tuple[float, float, float]]:
-    """Sweep, and return the harness's memory in MiB, open files and threads at each sample."""
-    workshop = Workshop(folder=folder)
-    workshop.build()
-    (folder / "program.py").write_text("def setup(number):\n    return lambda: None\n")
-    matrix = {
-        "version": 1,
-        "series": workshop.series("planted", SOAKED),
-        "hosts": {"local": {"engine": "process"}},
-        "scenarios": {
-            "program": {
-                "script": "program.py",
-                "params": {"number": list(range(trials // (SOAK_LAUNCHES * len(SOAKED))))},
-                "steps": {"first": 64, "budget": 128},
-                "limits": {"step_time": "none"},
-            }
-        },
-        "trials": {"least": SOAK_LAUNCHES, "most": SOAK_LAUNCHES},
-    }
-    (folder / "matrix.yaml").write_text(json.dumps(matrix))
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "HARNESS_CACHE": str(folder / "cache"), "UV_OFFLINE": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "harness", "sweep", "matrix.yaml"], cwd=folder, env=environ, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    watched, samples = psutil.Process(process.pid), []
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    while process.poll() is None:
-        with watched.oneshot():
-            samples.append((watched.memory_info().rss / 2**20, float(watched.num_fds()), float(watched.num_threads())))
-        time.sleep(1)
-    return samples[:-1]

@@ -1,6 +1,4 @@
-"""Faults, kills and damaged input at random: tests of `make nightly`, which also run by hand for as long as one likes.
+"""Faults, kills and damaged input at random: tests of `make nightly`.
 
-python -m tests.faults.sweeps     faults at random moments of real sweeps
-python -m tests.faults.kills      kills on pools of engines and on a Slurm cluster
-python -m tests.faults.fuzz       damaged files, messages and answers
+`python -m benchmarks.campaign` does by hand, for as long as one likes, what `sweeps` and `fuzz` hold.
 """

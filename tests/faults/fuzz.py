@@ -2,6 +2,8 @@
 
     matrix    the example matrix files, for `harness sweep --dry-run`
     run       plan.json, result.json and the trial files of a run, for `harness issue`, `repro` and `diff`
+    runs      a folder of two runs and its index, for `harness runs`, `history`, `report`, `diff`, `compare`, `issue`
+              and `repro`; also with a link, a pipe, a folder, or a file beyond each limit in place of a file
     messages  the messages of an agent
     traces    CSV files with odd numbers or damage, for `harness judge`
     index     the package index's pages
@@ -18,10 +20,12 @@ import contextlib
 import copy
 import hashlib
 import json
+import os
 import random
 import re
 import resource
 import shutil
+import sqlite3
 import tempfile
 import time
 import traceback
@@ -210,6 +214,90 @@ def run() -> Iterator[Case]:
         yield case
 
 
+BEYOND_BYTES = 200 << 20
+"""More than is read of any file of a run."""
+
+
+def odd_place(path: Path, rng: random.Random) -> None:
+    """Put something in place of a file that is none, is endless, or is larger than what may be read."""
+    path.unlink()
+    act = rng.randrange(5)
+    if act == 0:
+        path.symlink_to("/dev/zero")
+    elif act == 1:
+        os.mkfifo(path)
+    elif act == 2:
+        path.mkdir()
+    elif act == 3:
+        path.symlink_to(path.name)
+    else:
+        with path.open("wb") as file:
+            file.truncate(BEYOND_BYTES)  # takes no space
+
+
+def damaged_index(path: Path, rng: random.Random) -> None:
+    """Set, remove or double values of the index, or damage its bytes."""
+    if rng.random() < 0.4:
+        path.write_bytes(raw(path.read_bytes(), rng))
+        return
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        table = rng.choice(tables)
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info('{table}')")]
+        nasty = rng.choice([one for one in NASTY if isinstance(one, (str, bytes, float, type(None)))])
+        act = rng.choice(
+            (f'UPDATE OR IGNORE "{table}" SET "{rng.choice(columns)}" = ?', f'DELETE FROM "{table}"',
+             f'DROP TABLE "{table}"', f"PRAGMA user_version = {rng.choice((0, -1, 99))}")
+        )  # fmt: skip
+        told = nasty.encode("utf-8", "replace").decode() if isinstance(nasty, str) else nasty
+        with contextlib.suppress(sqlite3.Error):  # a constraint
+            connection.execute(act, (told,) if "?" in act else ())
+        connection.commit()
+
+
+@contextlib.contextmanager
+def runs() -> Iterator[Case]:
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        folder, work = Path(name), Path(name) / "work"
+        run = stored_run.write(folder)
+        reports = run.parents[1]
+        shutil.copytree(run, run.with_name("20250302T120000Z-1a2c"))
+        called("runs", "--in", str(reports))
+        kept = {path.relative_to(reports) for path in reports.rglob("*") if path.suffix in (".json", ".sqlite")}
+        files = sorted(path for path in kept if path.name != "summary.json" and "inputs" not in path.parts)
+        index = next(path for path in files if path.suffix == ".sqlite")
+        one, other = (str(work / "quickstart" / path.name) for path in sorted(run.parent.glob("2*")))
+        of_runs = (
+            ("runs",), ("runs", "--json"), ("runs", "--csv"), ("runs", "--rebuild"), ("history",),
+            ("history", "--days"),
+            ("history", "--json"), ("history", "--rebuild"), ("runs", "--verdict", "regression"),
+        )  # fmt: skip
+        of_one = (
+            *(("report", one, "--format", kind) for kind in ("terminal", "md", "json", "junit", "csv")),
+            ("diff", one, "1"), ("diff", one, "1", "--json"), ("issue", one, "1", "--folder", str(folder / "issue")),
+            ("repro", one, "1"), ("compare", one, other), ("report", one, "--wide"),
+        )  # fmt: skip
+
+        def case(rng: random.Random) -> None:
+            shutil.rmtree(work, ignore_errors=True)
+            shutil.rmtree(folder / "issue", ignore_errors=True)
+            shutil.copytree(reports, work, symlinks=True)
+            act, file = rng.random(), work / rng.choice(files)
+            if act < 0.3:
+                file = work / index
+                damaged_index(file, rng)
+            elif act < 0.45:
+                odd_place(file, rng)
+            elif file.suffix == ".json":
+                good = file.read_bytes()
+                file.write_bytes(raw(good, rng) if rng.random() < 0.3 else encoded(damaged(json.loads(good), rng), rng))
+            asked = rng.choice(of_runs if file == work / index or rng.random() < 0.4 else of_one)
+            with mock.patch.multiple(bug_report, png=lambda _: b"", svg=lambda _: ""):
+                called(*asked, *(("--in", str(work)) if asked in of_runs else ()))
+
+        yield case
+
+
 @contextlib.contextmanager
 def messages() -> Iterator[Case]:
     steps = [float(step) for step in range(1, 41)]
@@ -338,6 +426,7 @@ def digest(data: bytes) -> str:
 CASES: Mapping[str, Callable[[], contextlib.AbstractContextManager[Case]]] = {
     "matrix": matrix,
     "run": run,
+    "runs": runs,
     "messages": messages,
     "traces": traces,
     "index": index,

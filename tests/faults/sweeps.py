@@ -1,9 +1,11 @@
 """Faults at random moments of real sweeps: is a trial lost or doubled, a file torn, a process left, a verdict wrong?
 
-Each time, one fault hits a sweep of four versions, of which the newer two crash:
+Each time, one fault hits a sweep of two versions, of which the newer one crashes:
 
     harness   SIGKILL to the harness, which is then started again until a sweep ends
     agent     SIGKILL to the agent of the running trial
+    engine    SIGKILL to dockerd, alone or with all that it started; to a node's slurmd with its steps, or to slurmctld;
+              on a process host, which has no engine, to all processes of the trial at once
     scenario  SIGKILL to the scenario
     full      the file system of the run's directory is full for a while
     memory    the harness gets no more memory for a while
@@ -11,12 +13,14 @@ Each time, one fault hits a sweep of four versions, of which the newer two crash
     clock     the time of day jumps by a day, forward or back, for the harness, its agents and its scenarios
     beside    a second sweep, a watch and `harness clean --images --runs 1h`, on the same host at the same time
     frozen    the Docker Engine is stopped for 5 s (SIGSTOP)
-    restarted the Docker Engine is ended or killed, and started again
+    restarted the Docker Engine, or slurmctld, is ended and started again
     cut       the network between the harness and the engine loses every packet for a while
 
-The last three are for Docker: a separate engine is started, as root, with the base image of the machine's engine.
-`clock` needs a C compiler and the process engine, `pressure` a memory cgroup and the process engine. After the fault
-the sweep is started once more, and its result is compared with that of an undisturbed sweep.
+`frozen` and `cut` are for Docker. The engines are separate ones, started as root: a Docker Engine with the base image
+of the machine's engine, and a Slurm. `clock` needs a C compiler and the process engine, `pressure` a memory cgroup and
+the process engine. What is left is noted after each fault; half of the time `harness clean` then has to remove it, the
+other half the next sweep. At the end the sweep is started once more, and its result is compared with that of an
+undisturbed sweep.
 """
 
 from __future__ import annotations
@@ -42,27 +46,44 @@ from typing import Any
 
 import psutil
 
-from benchmarks.planted_sweeps import ROOT, VERSIONS, Workshop
-from harness.run import owners
+from benchmarks.planted_sweeps import BEFORE, FIRST_BAD, ROOT, Workshop
+from harness.run import leases
 from harness.run.process import cgroups
 from harness.run.process.cgroups import CGROUPS, TrialCgroup
+from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.lab.daemon import Daemon
+from tests.numbering import free_number
 from tests.serving import free_port
+from tests.slurm.cluster import Cluster
+from tests.waiting import until
 
 BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
-MARK = "FAULTS_TOKEN"
+Engine = Daemon | Cluster | None
+"""What runs the trials; None: this machine, as processes."""
+VERSIONS = (BEFORE, FIRST_BAD)
+LAUNCHES = 3
+MARK, OURS = "FAULTS_TOKEN", "FAULTS_PLACE"
+"""Variables whose value is a place's token: of the processes of trials, and of the commands started there."""
 ENDS_S = 300.0
 """Seconds after which a sweep that has not ended counts as a failure."""
 FROZEN_S = 5.0
 CUT_S = 8.0
-OWN_ENGINE = Path("/var/tmp/harness-faults-engine")
-ENGINE_NUMBER = 90
-"""Number of the engine's bridge; other engines on this machine have other numbers."""
+OWN_ENGINES = Path("/var/tmp/harness-faults")
+MOST_ENGINES = 9
+FIRST_DAEMON, FIRST_CLUSTER = 90, 80
+"""What is added to the number of a separate engine; other engines and clusters on this machine have other numbers."""
+GONE_S = 20.0
+"""Seconds in which what is ending has to be gone."""
+STARTED_AGAIN_S = 3.0
+JUDGED_ALIKE = ("harness", "agent", "engine", "restarted")
+"""Faults that say nothing about a version: afterwards, each verdict and its number of launches are the usual ones."""
 ENDED = (0, 1, 3, 4)
 """Exit codes of a sweep that has a result."""
 MAY_DIE = {"harness": signal.SIGKILL, "memory": signal.SIGABRT, "pressure": signal.SIGKILL}
 """Fault -> the signal that may end a sweep; a library written in Rust aborts its process if it gets no memory."""
 FULL_BYTES = 3 << 20
+KEPT = ("harness-lease", "harness-sweeps-")
+"""Begins the names of the files in a temporary folder that are never removed."""
 TOLD_LINES = 12
 """Lines of a traceback that are printed."""
 ROOM_BYTES = 8 << 20
@@ -77,8 +98,8 @@ def setup():
     def step():
         nonlocal count
         count += 1
-        time.sleep(0.004)
-        if count == 100 and os.environ["CARRIED"] >= "1.2":
+        time.sleep(0.003)
+        if count == 100 and os.environ["CARRIED"] == "1.2":
             raise RuntimeError("planted")
     return step
 """
@@ -91,8 +112,7 @@ class Place:
     folder: Path
     environ: Mapping[str, str]
     token: str
-    daemon: Daemon | None
-    """None: the process engine."""
+    engine: Engine
     cgroup: TrialCgroup | None
     """The cgroup of everything that is started here; None: that of this process."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -111,78 +131,106 @@ class Place:
         joined = [] if self.cgroup is None else ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.cgroup.procs)]
         process = subprocess.Popen(
             [*joined, sys.executable, "-m", "harness", *(command or ("sweep", "matrix.yaml", "--seed", "1"))],
-            cwd=self.folder, env=dict(self.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, errors="replace",
+            cwd=self.folder, env=dict(self.environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
         )  # fmt: skip
         self.started.append(process)
         return process
 
-    def processes(self) -> list[psutil.Process]:
-        """Return the processes of trials, including those in containers: their environment has our mark."""
-        mark = f"{MARK}={self.token}".encode()
+    def processes(self, *names: str) -> list[psutil.Process]:
+        """Return the processes with our token in one of these variables; by default those of trials, also in
+        containers.
+        """
+        marks = {f"{name}={self.token}".encode() for name in names or (MARK,)}
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(OSError):
-                if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                if marks & set(Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")):
                     found.append(process)
         return found
 
     def left(self) -> list[str]:
-        """Return what a sweep left but should not: processes, folders, cgroups and containers."""
-        names = [f"process {process.pid}" for process in self.processes()]
-        names += [path.name for path in (self.folder / "tmp").glob(f"{owners.PREFIX}*")]
-        dead = cgroups.leftovers(self.folder / "tmp", root=CGROUPS)  # those of all sweeps on this machine
-        names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
+        """Return what a sweep that has ended left but should not: processes, folders, leases, cgroups, mounts,
+        containers, volumes and jobs.
+        """
+        temporary = self.folder / "tmp"
+        names = [f"process {process.pid} {_name(process)}" for process in self.processes(MARK, OURS)]
+        names += [f"folder {path.name}" for path in temporary.iterdir() if not path.name.startswith(KEPT)]
+        names += [f"file {path.name}" for path in (self.folder / "reports").rglob(".*.tmp")]
+        names += [f"lease of {holder}" for holder in (leases.holder(temporary),) if holder]
+        dead = cgroups.leftovers(temporary, root=CGROUPS)  # those of all sweeps on this machine
+        names += [f"cgroup {name}" for name in dead if self._started(name) and not (temporary / name).exists()]
         if self.cgroup is not None:
             names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]
-        if self.daemon is not None:
-            labels = {run.name for run in self.runs}
-            with contextlib.closing(self.daemon.client()) as client:
-                names += [
-                    each.name or each.short_id
-                    for each in client.containers.list(all=True, ignore_removed=True)
-                    if each.labels.get("harness.run") in labels
-                ]
+        folders = [self.folder / "tmp"]
+        if isinstance(self.engine, Daemon):
+            folders.append(self.engine.folder / "data" / "overlay2")
+            with contextlib.closing(self.engine.client()) as client:
+                found = client.containers.list(all=True, ignore_removed=True)
+                names += [f"container {each.name}" for each in found]
+                names += [f"volume {each.name}" for each in client.volumes.list()]
+        elif isinstance(self.engine, Cluster):
+            names += [f"job {job}" for job in self.engine.jobs()]
+            names += [f"folder {at.name} on the node" for at in Path(NODE_FOLDER).glob("harness-*_*")
+                      if self._started(at.name)]  # fmt: skip
+        mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        names += [f"mount {at}" for at in mounts if any(Path(at).is_relative_to(folder) for folder in folders)]
         return names
 
+    def _started(self, name: str) -> bool:
+        """Return whether something with an owner's name belongs to a command that was started here."""
+        return any(f"_{process.pid}_" in name for process in self.started)
 
-def matrix(workshop: Workshop, daemon: Daemon | None, environment: Mapping[str, str]) -> dict[str, Any]:
+
+def _name(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return process.name()
+    return "(gone)"
+
+
+def matrix(workshop: Workshop, engine: Engine, environment: Mapping[str, str]) -> dict[str, Any]:
     carried = {"environment": {"CARRIED": "{version}"}}
-    if daemon is not None:
-        series: dict[str, Any] = {"carrier": {"images": dict.fromkeys(VERSIONS, BASE), **carried}}
-    else:
-        series = {"carrier": {**workshop.series("planted", VERSIONS)["carrier"], **carried}}
+    series = workshop.series("planted", VERSIONS)["carrier"]
+    host: dict[str, Any] = {"engine": "process"}
+    if isinstance(engine, Daemon):
+        series, host = {"images": dict.fromkeys(VERSIONS, BASE)}, {"engine": "docker"}
+    elif isinstance(engine, Cluster):
+        hold = {"time": "10m", "wait": "2m"}
+        host = {"engine": "slurm", "container": "none", "nodes": [engine.nodes[0]], "hold": hold}
     scenario = {
         "script": "program.py", "steps": {"first": 64, "budget": 128}, "timeout": "20s", "environment": environment,
+        "limits": {"step_time": "none"},
     }  # fmt: skip
     return {
         "version": 1,
-        "series": series,
-        "hosts": {"local": {"engine": "process" if daemon is None else "docker"}},
+        "series": {"carrier": {**series, **carried}},
+        "hosts": {"local": {**host, "parallel": False}},
         "scenarios": {"program": scenario},
-        "trials": {"least": 2, "most": 4},
+        "trials": {"least": LAUNCHES, "most": LAUNCHES},
     }
 
 
 @contextlib.contextmanager
-def place(workshop: Workshop, daemon: Daemon | None, fault: str = "") -> Iterator[Place]:
+def place(workshop: Workshop, engine: Engine, fault: str = "") -> Iterator[Place]:
     token = secrets.token_hex(4)
-    with tempfile.TemporaryDirectory(prefix="faults-") as name:
+    with tempfile.TemporaryDirectory(prefix="f-") as name:
         folder = Path(name)
         (folder / "tmp").mkdir()
         (folder / "reports").mkdir()
         (folder / "program.py").write_text(PROGRAM)
         shifted = {"LD_PRELOAD": str(workshop.folder / "clock.so"), "CLOCK_OFFSET": str(folder / "clock")}
         clock = shifted if fault == "clock" else {}
-        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, daemon, {MARK: token, **clock})))
+        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, engine, {MARK: token, **clock})))
         environ = {
             **clock, **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
-            "HARNESS_CACHE": str(workshop.folder / "cache"), "UV_CACHE_DIR": str(workshop.folder / "uv"),
+            "HARNESS_CACHE": str(workshop.folder / "cache"), "UV_CACHE_DIR": str(workshop.folder / "uv"), OURS: token,
         }  # fmt: skip
-        if daemon is not None:
-            environ["DOCKER_HOST"] = daemon.listen[0] if fault == "cut" else daemon.address
+        if isinstance(engine, Daemon):
+            environ["DOCKER_HOST"] = engine.listen[0] if fault == "cut" else engine.address
+        elif engine is not None:
+            environ["SLURM_CONF"] = str(engine.conf)
         cgroup = cgroups.create(f"faults-{token}") if fault == "pressure" else None
-        at = Place(folder=folder, environ=environ, token=token, daemon=daemon, cgroup=cgroup)
+        at = Place(folder=folder, environ=environ, token=token, engine=engine, cgroup=cgroup)
         at.clock.write_bytes(bytes(8))
         with _small(folder / "reports") if fault == "full" else contextlib.nullcontext():
             try:
@@ -208,6 +256,10 @@ def _small(folder: Path) -> Iterator[None]:
 # ---------------------------------------------------------------- faults
 
 
+class Missed(Exception):
+    """Raised if a fault found nothing to hit, because the sweep was about to end."""
+
+
 def kill_harness(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
     process.kill()
 
@@ -220,18 +272,40 @@ def kill_scenario(at: Place, process: subprocess.Popen[str], rng: random.Random)
     _kill(at, lambda each, others: each.ppid() in others)
 
 
+def kill_engine(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Kill the engine and start it again; without one, kill all processes of a trial at once."""
+    if at.engine is None:
+        _kill(at, lambda each, others: True)
+    elif isinstance(at.engine, Daemon):
+        at.engine.kill() if rng.random() < 0.5 else at.engine.kill_alone()
+        time.sleep(rng.uniform(0, STARTED_AGAIN_S))
+        at.engine.start()
+    elif rng.random() < 0.5:
+        at.engine.stop_controller()
+        time.sleep(rng.uniform(0, STARTED_AGAIN_S))
+        at.engine.start_controller()
+    else:
+        at.engine.lose_node(at.engine.nodes[0])
+        time.sleep(rng.uniform(0, STARTED_AGAIN_S))
+        at.engine.start_node(at.engine.nodes[0])
+
+
 def _kill(at: Place, chosen: Callable[[psutil.Process, set[int]], bool]) -> None:
-    """Kill the first chosen process of a trial, once there is one."""
+    """Kill the chosen processes of a trial, once there are any. Raises Missed."""
     end_s = time.monotonic() + 5
     while time.monotonic() < end_s:
         processes = at.processes()
         pids = {each.pid for each in processes}
+        found = []
         for each in processes:
             with contextlib.suppress(psutil.Error):
                 if chosen(each, pids):
                     each.kill()
-                    return
+                    found.append(each)
+        if found:
+            return
         time.sleep(0.02)
+    raise Missed
 
 
 def fill(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
@@ -288,7 +362,7 @@ def beside(at: Place, process: subprocess.Popen[str], rng: random.Random) -> Non
 
 
 def freeze(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-    stopped = [each for each in of(at).processes() if each.name() == "dockerd"]
+    stopped = [each for each in daemon_of(at).processes() if each.name() == "dockerd"]
     for each in stopped:
         each.suspend()
     try:
@@ -299,16 +373,20 @@ def freeze(at: Place, process: subprocess.Popen[str], rng: random.Random) -> Non
 
 
 def restart(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """End the engine, or kill it with everything that it started, and start it again."""
-    daemon = of(at)
-    daemon.stop() if rng.random() < 0.5 else daemon.kill()
-    time.sleep(rng.uniform(0, 3))
-    daemon.start()
+    """End the engine in good order, and start it again."""
+    if isinstance(at.engine, Cluster):
+        at.engine.stop_controller(signal.SIGTERM)
+        time.sleep(rng.uniform(0, STARTED_AGAIN_S))
+        at.engine.start_controller()
+    else:
+        daemon_of(at).stop()
+        time.sleep(rng.uniform(0, STARTED_AGAIN_S))
+        daemon_of(at).start()
 
 
 def cut(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
     """Lose every packet between the harness and the engine, in both directions."""
-    port = of(at).listen[0].rpartition(":")[2]
+    port = daemon_of(at).listen[0].rpartition(":")[2]
     with contextlib.ExitStack() as stack:
         for way in ("--dport", "--sport"):
             rule = ["INPUT", "-i", "lo", "-p", "tcp", way, port, "-j", "DROP"]
@@ -321,6 +399,7 @@ def cut(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
 FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], None]] = {
     "harness": kill_harness,
     "agent": kill_agent,
+    "engine": kill_engine,
     "scenario": kill_scenario,
     "full": fill,
     "memory": starve,
@@ -332,30 +411,42 @@ FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], Non
     "cut": cut,
 }
 ON_ENGINES = {
-    "process": ("harness", "agent", "scenario", "full", "memory", "pressure", "clock", "beside"),
-    "docker": ("harness", "agent", "scenario", "frozen", "restarted", "cut"),
+    "process": ("harness", "agent", "engine", "scenario", "full", "memory", "pressure", "clock", "beside"),
+    "docker": ("harness", "agent", "engine", "scenario", "frozen", "restarted", "cut"),
+    "slurm": ("harness", "agent", "engine", "scenario", "restarted"),
 }
 """The faults that hit the sweeps of each kind of engine."""
 
 
-def of(at: Place) -> Daemon:
-    if at.daemon is None:
+def daemon_of(at: Place) -> Daemon:
+    if not isinstance(at.engine, Daemon):
         raise SystemExit("this fault is for Docker")
-    return at.daemon
+    return at.engine
 
 
 @contextlib.contextmanager
-def own_engine() -> Iterator[Daemon]:
-    """Yield an engine that nothing else uses, with the base image."""
-    daemon = Daemon(folder=OWN_ENGINE, number=ENGINE_NUMBER, listen=(f"tcp://127.0.0.1:{free_port()}",))
-    try:
-        daemon.start()
-        daemon.load([BASE])
-        daemon.clear()
-        yield daemon
-    finally:
-        daemon.stop()
-        shutil.rmtree(OWN_ENGINE, ignore_errors=True)
+def own_engine(kind: str) -> Iterator[Engine]:
+    """Yield an engine of a kind (`process`, `docker` or `slurm`) that nothing else uses."""
+    if kind == "process":
+        yield None
+        return
+    taken = SystemExit(f"{MOST_ENGINES} campaigns have an engine each on this machine")
+    with free_number(OWN_ENGINES, most=MOST_ENGINES + 1, taken=taken) as number:
+        folder = OWN_ENGINES / f"{kind}-{number}"
+        engine: Daemon | Cluster = Cluster(folder=folder, number=FIRST_CLUSTER + number)
+        if kind == "docker":
+            address = f"tcp://127.0.0.1:{free_port()}"
+            engine = Daemon(folder=folder, number=FIRST_DAEMON + number, listen=(address,))
+        try:
+            engine.stop()  # what a killed call left
+            engine.start()
+            if isinstance(engine, Daemon):
+                engine.load([BASE])
+                engine.clear()
+            yield engine
+        finally:
+            engine.stop()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- one sweep
@@ -370,9 +461,20 @@ class Ending:
     trials: Mapping[str, int]
 
 
-def undisturbed(workshop: Workshop, daemon: Daemon | None) -> tuple[Ending, float]:
+@dataclass(kw_only=True)
+class Disturbed:
+    """What one disturbed sweep showed: how often the fault hit it, what was left before anything cleaned up, and the
+    problems, which are empty if all is well.
+    """
+
+    hits: int = 0
+    left: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def undisturbed(workshop: Workshop, engine: Engine) -> tuple[Ending, float]:
     """Return the result of an undisturbed sweep, and its seconds; later sweeps find the environments made."""
-    with place(workshop, daemon) as at:
+    with place(workshop, engine) as at:
         problems = end(at.start())
         for run in at.runs:
             shutil.rmtree(run)
@@ -388,40 +490,69 @@ class Campaign:
     """What every disturbed sweep is compared with; `usual_s` is the duration of an undisturbed sweep in seconds."""
 
     workshop: Workshop
-    daemon: Daemon | None
+    engine: Engine
     wanted: Ending
     usual_s: float
 
     @classmethod
-    def prepared(cls, folder: Path, daemon: Daemon | None) -> Campaign:
+    def prepared(cls, folder: Path, engine: Engine) -> Campaign:
         """Return a campaign whose packages are built in a folder, after two undisturbed sweeps."""
         workshop = Workshop(folder=folder)
         workshop.build()
         subprocess.run(["cc", "-shared", "-fPIC", "-o", str(folder / "clock.so"), str(CLOCK_SOURCE)], check=True)
-        wanted, usual_s = undisturbed(workshop, daemon)
+        wanted, usual_s = undisturbed(workshop, engine)
         print(f"undisturbed: {dict(wanted.words)}, {sorted(wanted.findings)}, {usual_s:.1f} s", flush=True)
-        return cls(workshop=workshop, daemon=daemon, wanted=wanted, usual_s=usual_s)
+        return cls(workshop=workshop, engine=engine, wanted=wanted, usual_s=usual_s)
 
-    def once(self, fault: str, rng: random.Random) -> list[str]:
-        """Disturb one sweep up to three times, and return a description of each problem that it showed afterwards."""
-        with place(self.workshop, self.daemon, fault) as at:
-            problems = [problem for _ in range(rng.randint(1, 3)) for problem in self._disturb(at, fault, rng)]
-            problems += end(at.start())  # the next call resumes, and removes what is left
-            problems += [*torn(at), *(f"left {name}" for name in at.left())]
-            return [*problems, *compared(ending(at), self.wanted)] if at.runs else [*problems, "no run"]
+    def once(self, fault: str, rng: random.Random) -> Disturbed:
+        """Disturb one sweep, up to three times in each of up to three calls, and return what it showed."""
+        told, is_strict = Disturbed(), fault in JUDGED_ALIKE
+        with place(self.workshop, self.engine, fault) as at:
+            for _ in range(rng.randint(1, 3)):
+                if self._disturb(at, fault, rng, told):
+                    break
+            told.problems += end(at.start())  # the next call resumes, and removes what is left
+            told.problems += [*torn(at), *_staying(at, "the next sweep")]
+            if not at.runs:
+                told.problems.append("no run")
+            else:
+                told.problems += compared(ending(at), self.wanted, is_strict=is_strict)
+        if isinstance(self.engine, Cluster):
+            self.engine.clear()
+        return told
 
-    def _disturb(self, at: Place, fault: str, rng: random.Random) -> list[str]:
-        process = at.start()
+    def _disturb(self, at: Place, fault: str, rng: random.Random, told: Disturbed) -> bool:
+        """Disturb one call of the sweep, and return whether it is complete nevertheless."""
+        process, before = at.start(), set[str]()
         beside = len(at.started)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(rng.uniform(0.05, self.usual_s))
-        before = _known(at)
-        if process.poll() is None:
-            FAULTS[fault](at, process, rng)
-        problems = end(process, may_die=MAY_DIE.get(fault))
-        problems += [problem for each in at.started[beside:] for problem in end(each)]
-        lost = before - _known(at)
-        return [*problems, f"lost {len(lost)} trial files"] if lost else problems
+        for number in range(rng.randint(1, 3)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(rng.uniform(0.05, self.usual_s / (1 + number)))
+            if process.poll() is not None:
+                break
+            before |= _known(at)
+            with contextlib.suppress(Missed):
+                FAULTS[fault](at, process, rng)
+                told.hits += 1
+        told.problems += end(process, may_die=MAY_DIE.get(fault))
+        for each in at.started[beside:]:
+            told.problems += end(each)
+        told.left += at.left()
+        has_ended = process.returncode in ENDED
+        if has_ended and fault in JUDGED_ALIKE:
+            told.problems += [f"at once: {one}" for one in compared(ending(at), self.wanted)]
+        if rng.random() < 0.5:
+            told.problems += end(at.start("clean", "matrix.yaml"))
+            told.problems += _staying(at, "harness clean")
+        if lost := before - _known(at):
+            told.problems.append(f"lost {len(lost)} trial files")
+        return has_ended and not compared(ending(at), self.wanted, is_strict=True)
+
+
+def _staying(at: Place, after: str) -> list[str]:
+    """Return what stays, after what is ending has had time to be gone."""
+    until(lambda: not at.left(), seconds=GONE_S)
+    return [f"left after {after}: {name}" for name in at.left()]
 
 
 def _known(at: Place) -> set[str]:
@@ -431,14 +562,14 @@ def _known(at: Place) -> set[str]:
 def end(process: subprocess.Popen[str], *, may_die: int | None = None) -> list[str]:
     """Wait for a sweep, and return the problems that its end shows. `may_die`: the signal that may end it."""
     try:
-        _, errors = process.communicate(timeout=ENDS_S)
+        output, _ = process.communicate(timeout=ENDS_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         return [f"no end in {ENDS_S:.0f} s"]
-    if "Traceback" in errors:
-        return [f"traceback: {' | '.join(errors.strip().splitlines()[-TOLD_LINES:])}"]
-    told = (errors.strip().splitlines() or [""])[-1]
+    if "Traceback" in output:
+        return [f"traceback: {' | '.join(output.strip().splitlines()[-TOLD_LINES:])}"]
+    told = (output.strip().splitlines() or [""])[-1]
     if process.returncode in (*ENDED, -(may_die or 0)):
         return []
     return [f"exit code {process.returncode}: {told}"]
@@ -467,22 +598,28 @@ def ending(at: Place) -> Ending:
     cells = {cell["image"]: cell for cell in summary["cells"]}
     return Ending(
         words={version: cell["verdict"] for version, cell in cells.items()},
-        findings=frozenset(f"{one['metric']} {one['kind']} {one.get('first_bad')}" for one in summary["findings"]),
+        findings=frozenset(
+            f"{one['metric']} {one['kind']} {one.get('first_bad', one.get('oldest_bad'))}"
+            for one in summary["findings"]
+        ),
         trials={version: cell["trials"] for version, cell in cells.items()},
     )
 
 
-def compared(found: Ending, wanted: Ending) -> list[str]:
+def compared(found: Ending, wanted: Ending, *, is_strict: bool = False) -> list[str]:
     """Return what is wrong: a finding that does not exist, a bad verdict of a good version, or a good one of a bad
-    version. A version may be untested or suspect.
+    version. A version may be untested or suspect, unless `is_strict`: then all of the result has to be the same.
     """
-    problems = [f"wrong finding: {one}" for one in found.findings - wanted.findings]
+    if is_strict:
+        return [f"{one}, not {other}" for one, other in zip(_told(found), _told(wanted), strict=True) if one != other]
+    bad = {version for version, word in wanted.words.items() if word in BAD_WORDS}
+    problems = [f"wrong finding: {one}" for one in found.findings if one.split()[-1] not in bad]
     for version, word in found.words.items():
         is_bad, was_bad = word in BAD_WORDS, wanted.words[version] in BAD_WORDS
-        if (
-            word != wanted.words[version]
-            and (is_bad != was_bad)
-            and word not in ("untested", "suspect", "inconclusive")
-        ):
+        if is_bad != was_bad and word not in ("untested", "suspect", "inconclusive"):
             problems.append(f"{version} is {word}, not {wanted.words[version]}")
     return problems
+
+
+def _told(result: Ending) -> tuple[str, str, str]:
+    return f"{dict(result.words)}", f"findings {sorted(result.findings)}", f"launches {dict(result.trials)}"

@@ -181,6 +181,10 @@ class Daemon:
         """Kill everything, as if the machine lost power: nothing is notified, nothing is cleaned up."""
         end(self.processes(), signal.SIGKILL)
 
+    def kill_alone(self) -> None:
+        """Kill dockerd, but not the containerd and the containers that it started."""
+        end([process for process in self.processes() if process.name() == "dockerd"], signal.SIGKILL)
+
     def stop(self) -> None:
         """End the engine and everything that it started. Its data on disk stays for the next start."""
         end([process for process in self.processes() if process.name() == "dockerd"], signal.SIGTERM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -103,7 +104,7 @@ class Cluster:
         self.folder.chmod(0o755)
         self._write_files()
         self.start_munge()
-        _run(["slurmctld"], self.environ)
+        self.start_controller()
         for node in self.nodes:
             self.start_node(node)
         if not until(lambda: self._states() == {"idle"}, seconds=READY_S):
@@ -138,6 +139,13 @@ class Cluster:
         (self.folder / "gres.conf").write_text(f"{gres}\n")
         (self.folder / "plugstack.conf").touch()
         (self.folder / "cgroup.conf").write_text(CGROUP_CONF)
+
+    def start_controller(self) -> None:
+        _run(["slurmctld"], self.environ)
+
+    def stop_controller(self, number: int = signal.SIGKILL) -> None:
+        """Send slurmctld this signal and wait for its end; jobs and their steps go on without it."""
+        self._end("slurmctld.pid", "slurmctld", number)
 
     def start_node(self, node: str) -> None:
         _run(["slurmd", "-N", node], self.environ)
@@ -194,7 +202,7 @@ class Cluster:
                 until(lambda: not self.jobs(), seconds=ENDS_S)
         for node in self.nodes:
             self._end(f"{node}.pid", "slurmd")
-        self._end("slurmctld.pid", "slurmctld")
+        self.stop_controller()  # nothing of it is kept, and it takes 12 s to end by itself
         self.stop_munge()
         for node in self.nodes:
             for top in CGROUPS.glob(f"*/slurm_{node}"):
@@ -203,10 +211,10 @@ class Cluster:
                         path.rmdir()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _end(self, pid_file: str, name: str) -> None:
+    def _end(self, pid_file: str, name: str, number: int = signal.SIGKILL) -> None:
         process = self._process(pid_file, name)
         if process is not None:
-            process.kill()  # nothing of it is kept, and slurmctld takes 12 s to end by itself
+            process.send_signal(number)
             until(lambda: self._process(pid_file, name) is None, seconds=ENDS_S)
 
     def _process(self, pid_file: str, name: str) -> psutil.Process | None:
