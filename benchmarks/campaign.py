@@ -1,6 +1,6 @@
 """The campaign: kills of the harness, its agents and its engines, engines that start again, fuzzed files, and a soak.
 
-    python -m benchmarks.campaign --kills agent:docker --count 300 --seed 1 --results FILE
+    python -m benchmarks.campaign --kills agent:docker engine:docker --count 300 --seed 1 --results FILE
     python -m benchmarks.campaign --fuzz matrix --count 100000 --seed 1 --results FILE
     python -m benchmarks.campaign --soak 5000 --results FILE
     python -m benchmarks.campaign --results FILE
@@ -26,8 +26,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,16 @@ class Results:
             file.write(f"{json.dumps(line)}\n")
 
 
-def run(results: Results, what: str, part: Part, *, count: int, until_s: float) -> None:
-    """Do parts until the results hold `count` of this kind."""
-    while (done := sum(line["count"] for line in results.lines(what))) < count and time.monotonic() < until_s:
+def run(results: Results, parts: Mapping[str, Part], *, count: int, until_s: float) -> None:
+    """Do parts, always of the kind of which least is done, until the results hold `count` of each kind."""
+    while time.monotonic() < until_s:
+        known = {what: sum(line["count"] for line in results.lines(what)) for what in parts}
+        what = min(known, key=lambda each: known[each])
+        done = known[what]
+        if done >= count:
+            return
         number, began_s = len(results.lines(what)), time.monotonic()
-        line = part(number)
+        line = parts[what](number)
         load = round(os.getloadavg()[0], 1)
         results.add(
             {"what": what, "part": number, **line, "took_s": round(time.monotonic() - began_s, 1), "load": load}
@@ -76,21 +82,22 @@ def run(results: Results, what: str, part: Part, *, count: int, until_s: float) 
 
 
 @contextlib.contextmanager
-def kills(fault: str, kind: str, *, seed: int) -> Iterator[Part]:
-    """Yield a function that disturbs one sweep on an engine of this kind."""
+def kills(asked: Sequence[str], *, seed: int) -> Iterator[Mapping[str, Part]]:
+    """Yield a function for each FAULT:ENGINE that disturbs one sweep; all of them share an engine."""
+    (kind,) = {each.partition(":")[2] for each in asked}
     with tempfile.TemporaryDirectory(prefix="c-") as folder, sweeps.own_engine(kind) as engine:
         campaign = sweeps.Campaign.prepared(Path(folder), engine)
 
-        def part(number: int) -> dict[str, Any]:
-            told = campaign.once(fault, random.Random(f"{fault}:{kind} {seed} {number}"))
+        def part(what: str, number: int) -> dict[str, Any]:
+            told = campaign.once(what.partition(":")[0], random.Random(f"{what} {seed} {number}"))
             kinds = Counter(one.split()[0] for one in told.left)
             return {"count": told.hits, "left": dict(kinds), "problems": told.problems}
 
-        yield part
+        yield {what: partial(part, what) for what in asked}
 
 
 @contextlib.contextmanager
-def fuzzed(kind: str, *, seed: int) -> Iterator[Part]:
+def fuzzed(kind: str, *, seed: int) -> Iterator[Mapping[str, Part]]:
     """Yield a function that tries the next inputs of this kind."""
     with fuzz.CASES[kind]() as case:
 
@@ -101,11 +108,11 @@ def fuzzed(kind: str, *, seed: int) -> Iterator[Part]:
             *problems, summary = told.getvalue().splitlines()
             return {"count": FUZZED, "problems": problems, "told": summary}
 
-        yield part
+        yield {f"fuzzed {kind}": part}
 
 
 @contextlib.contextmanager
-def soak(trials: int) -> Iterator[Part]:
+def soak(trials: int) -> Iterator[Mapping[str, Part]]:
     """Yield a function that makes that many trials in one sweep, and samples the harness every second: the line has its
     memory in MiB, its open files and its threads, as medians of a tenth of the samples each.
     """
@@ -122,7 +129,7 @@ def soak(trials: int) -> Iterator[Part]:
         }
         return {"count": made, "problems": problems, "samples": told}
 
-    yield part
+    yield {"soak": part}
 
 
 def _soaked(folder: Path, *, trials: int) -> tuple[list[tuple[float, float, float]], list[str]]:
@@ -187,7 +194,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     chosen = parser.add_mutually_exclusive_group()
     pairs = [f"{fault}:{kind}" for kind, faults in sweeps.ON_ENGINES.items() for fault in faults]
-    chosen.add_argument("--kills", choices=pairs, metavar="FAULT:ENGINE", help=", ".join(pairs))
+    chosen.add_argument(
+        "--kills", choices=pairs, metavar="FAULT:ENGINE", nargs="+", help=f"in turn, on one engine: {', '.join(pairs)}"
+    )
     chosen.add_argument("--fuzz", choices=list(fuzz.CASES))
     chosen.add_argument("--soak", type=int, metavar="TRIALS")
     parser.add_argument("--count", type=int, default=300)
@@ -197,14 +206,14 @@ def main() -> int:
     asked = parser.parse_args()
     results, until_s = Results(path=asked.results), time.monotonic() + 60 * asked.minutes
     if asked.kills:
-        with kills(*asked.kills.split(":"), seed=asked.seed) as part:
-            run(results, asked.kills, part, count=asked.count, until_s=until_s)
+        with kills(asked.kills, seed=asked.seed) as parts:
+            run(results, parts, count=asked.count, until_s=until_s)
     elif asked.fuzz:
-        with fuzzed(asked.fuzz, seed=asked.seed) as part:
-            run(results, f"fuzzed {asked.fuzz}", part, count=asked.count, until_s=until_s)
+        with fuzzed(asked.fuzz, seed=asked.seed) as parts:
+            run(results, parts, count=asked.count, until_s=until_s)
     elif asked.soak:
-        with soak(asked.soak) as part:
-            run(results, "soak", part, count=1, until_s=until_s)
+        with soak(asked.soak) as parts:
+            run(results, parts, count=1, until_s=until_s)
     print(table(results))
     return 1 if any(line["problems"] for line in results.lines()) else 0
 
