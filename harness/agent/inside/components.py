@@ -33,9 +33,7 @@ class Components(object):
         hashes = {path: sha256(path) for path in sorted(self._mapped)}
         contents = {
             "format": FORMAT,
-            "python": platform.python_version(),
-            "implementation": platform.python_implementation(),
-            "libc": image.c_library(),
+            **image.interpreter(),
             "machine": platform.machine(),
             "distributions": list(distributions(sys.path)),
             "mapped": {path: digest for path, digest in hashes.items() if digest},

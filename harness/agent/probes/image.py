@@ -10,6 +10,7 @@ import sys
 from .. import PROTOCOL, VERSION
 from . import memory, processes
 
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))  # of the trial's files
 LONGEST_VALUE = 4096
 NOTHING_COMPILED = ", nothing compiled"
 
@@ -26,9 +27,7 @@ def facts(patterns, environment, cgroup):
     return {
         "protocol": PROTOCOL,
         "agent": VERSION,
-        "python": platform.python_version(),
-        "implementation": platform.python_implementation(),
-        "libc": c_library(),
+        **interpreter(),
         "packages": {name: version for name, version, _ in packages},
         "wheels": wheel_tags(packages),
         "cpu": match.group(1) if match else platform.machine(),
@@ -89,12 +88,18 @@ def _split(stem, path):
     return stem, (match.group(1) if match else "")
 
 
-def c_library():
-    """Return the C library and its version, from the library itself if it reports that; musl does not."""
+def interpreter():
+    """Return the fields of the image's Python and of its C library. If the harness has brought this interpreter with
+    its C library, because the image has none, only what the image's files tell of its own C library.
+    """
+    musl = {"libc": "musl"} if any("musl" in name for name in processes.listed("/lib")) else {}
+    if sys.prefix == os.path.join(ROOT, "python"):
+        return musl
+    found = {"python": platform.python_version(), "implementation": platform.python_implementation()}
     try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
-    except (OSError, ValueError):
-        return "musl" if any("musl" in name for name in processes.listed("/lib")) else "unknown"
+        return {**found, "libc": os.confstr("CS_GNU_LIBC_VERSION") or "unknown"}
+    except (OSError, ValueError):  # musl tells no version
+        return {"libc": "unknown", **found, **musl}
 
 
 def _huge_pages():

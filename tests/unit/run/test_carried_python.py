@@ -17,12 +17,13 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from harness_agent.serving import sender
 from harness_agent.supervisor import job
+from harness_agent.probes import image
 import collections, ctypes, zlib
 collections.Counter("aab").most_common(1)
 files = [module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)]
 with open("/proc/self/maps") as maps:
     files += sorted({line.split(None, 5)[5].strip() for line in maps if ".so" in line})
-print(json.dumps([sys.prefix, files]))
+print(json.dumps([sys.prefix, files, image.interpreter()]))
 """
 
 
@@ -39,9 +40,10 @@ def test_it_imports_the_agent_from_its_own_files_alone(tmp_path: Path) -> None:
     command = [*carried_python.words(str(tmp_path)), "-B", "-c", LISTS, str(tmp_path)]
     ended = subprocess.run(command, env={"PYTHONHOME": "/gone"}, cwd="/", capture_output=True, check=False, timeout=60)
     assert not ended.stderr, ended.stderr.decode()
-    prefix, imported = json.loads(ended.stdout)
+    prefix, imported, told = json.loads(ended.stdout)
     assert prefix == str(tmp_path / "python")
     assert [path for path in imported if not Path(path).is_relative_to(tmp_path)] == []
+    assert "python" not in told, "an image without Python was said to have that of the harness"
 
 
 def test_another_processor_is_told_in_a_line() -> None:
