@@ -524,10 +524,11 @@ class Campaign:
     def _disturb(self, at: Place, fault: str, rng: random.Random, told: Disturbed) -> bool:
         """Disturb one call of the sweep, and return whether it is complete nevertheless."""
         process, before = at.start(), set[str]()
+        share = 1.0 if fault == "harness" else 0.6  # afterwards, all launches may have ended
         beside = len(at.started)
         for number in range(rng.randint(1, 3)):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(rng.uniform(0.05, self.usual_s / (1 + number)))
+                process.wait(rng.uniform(0.05, share * self.usual_s / (1 + number)))
             if process.poll() is not None:
                 break
             before |= _known(at)
