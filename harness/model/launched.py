@@ -82,7 +82,7 @@ class CellRun:
         verdict = CellVerdict(verdicts=("incompatible",), why=self.incompatible)
         if not self.incompatible:
             why = "" if self.measured else self.problem or (self.skipped.why if self.skipped else "")
-            verdict = CellVerdict(verdicts=("untested",), why=why, trials=len(self.trials))
+            verdict = CellVerdict(verdicts=("untested",), why=why, trials=len(self.measured))
         return CellResult(
             cell=self.cell,
             verdict=verdict,

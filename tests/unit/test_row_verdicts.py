@@ -585,3 +585,10 @@ def test_the_results_that_every_version_writes_are_no_files_that_pile_up(last: f
     assert (judged.cells[1].verdict.verdict == "growth") == bad
     assert any("writes to the disk grows by up to 78 MiB in a launch" in each for each in judged.warnings) != bad
     assert judged.cells[1].verdict.of("disk").seen == ("bad" if bad else "none")
+
+
+def test_launches_that_were_killed_from_outside_are_no_evidence() -> None:
+    """Of a version whose agents were killed, a report said how to call it bad, as of one that fails in its setup."""
+    cell = Cell(image=build.series("six", ["1.0"]).images[0], lane=build.HERE, variant=build.POP)
+    trials = [replace(trial_of(number), end="infrastructure", message="killed from outside") for number in range(3)]
+    assert CellRun(cell=cell, trials=trials, problem="killed from outside").result.verdict.trials == 0
