@@ -404,7 +404,7 @@ def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Tr
     limits = [row.variant.scenario.timeout_s for _, row, _ in (one, other)]
     trials = [trial for run, _, cell in (one, other) for trial in run.cells[cell.id].trials]
     if limits[0] != limits[1] and any(trial.out_of_time or trial.end in ("hang", "setup") for trial in trials):
-        yield f"timeout {limits[0]:g} s and {limits[1]:g} s, which a launch reached"
+        yield f"timeout {limits[0]:g} s and {limits[1]:g} s, which may have ended a launch"
 
 
 def _asked_otherwise(one: StoredRun, row: VersionRow, other: StoredRun, counterpart: VersionRow) -> Iterator[str]:

@@ -51,10 +51,11 @@ def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | No
     answer = trace_verdict.decide_at_look(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole)
     if answer == "stop" or whole or usual_s is None:
         return answer
-    is_slow = which_launches.plainly_slow(trace, usual_s=usual_s, own_s=own_s, steps=scenario.steps)
+    if not which_launches.plainly_slow(trace, usual_s=usual_s, own_s=own_s, steps=scenario.steps):
+        return "go"
     # A launch whose memory grows, or may grow, has to be followed further.
     verdict = trace_verdict.judge_trace(trace, limits=scenario.limits, steps=scenario.steps)
-    return "stop" if is_slow and not {"leak", "suspect"} & set(verdict.verdicts) else "go"
+    return "go" if {"leak", "suspect"} & set(verdict.verdicts) else "stop"
 
 
 def judge_cell_of(cell: Cell, trials: Sequence[Trial], row: Sequence[Sequence[Trial]]) -> CellVerdict:

@@ -215,13 +215,14 @@ def over_time(trial: Trial) -> Trace | None:
     seconds since its start if it has no steps, else by the steps that it had made by then, from the end of the first to
     that of the last, as if all took equally long. None if it has enough steps, failed, or has too few samples."""
     trace, has_steps = trial.trace, has_step_times(trial)
-    is_sampled = trial.ended_well and not (has_steps and not trial.is_one_figure) and not trial.output.buffered
+    is_short = not has_steps or (trial.is_one_figure and trial.last_step > 1)
+    is_sampled = trial.ended_well and is_short and not trial.output.buffered
     if trace is None or not is_sampled or not trace.over_time:
         return None
     if trace not in _OVER_TIME:
         facts, (first, last) = trial.facts, (0.0, trial.run_s or math.inf)
         if has_steps:
-            first = sum(each or 0.0 for each in (facts.start_s, facts.setup_s, facts.first_step_s))
+            first = (facts.setup_s or 0.0) + (facts.first_step_s or 0.0)
             last -= facts.end_s or 0.0
         rows = slice(*np.searchsorted(trace.over_time["at_s"], (first, last), side="right"))
         columns = {name: values[rows] for name, values in trace.over_time.items()}

@@ -200,7 +200,8 @@ class FindingBox:
         begin = "" if old is None else f"{'' if bound is None else 'at most '}{older or 'unknown'} → "
         is_told = is_brief and size is not None and size.ci is not None and size.unit == "ratio"
         around = f" ({low} to {high})" if low and high and value and not is_told else ""
-        ratio = "" if size is None or self._drifts else _ratio_text(size, value, side)
+        is_pooled = len(self.row) > 2
+        ratio = "" if size is None or self._drifts else _ratio_text(size, value, side, is_pooled=is_pooled)
         return f"{self._title} {begin}{amounts.before_unit(told, around)}{ratio}"
 
     # ------------------------------------------------------------ evidence
@@ -377,15 +378,15 @@ def _sides(episode: Episode) -> tuple[str, str | None]:
     return ends.before or ends.after, ends.after
 
 
-def _ratio_text(size: Effect, new: float, old: float | None) -> str:
-    """Return `; +12.3 (11 to 13.5) %`. A size compares all versions before a change with all since: if the figures of
-    the two versions beside it, which are `old` and `new`, have another ratio, return `; +65.7 % over all versions
-    before and since`. Return "" if the size is no ratio.
+def _ratio_text(size: Effect, new: float, old: float | None, *, is_pooled: bool) -> str:
+    """Return `; +12.3 (11 to 13.5) %`. If it `is_pooled`, a size compares all versions before a change with all since:
+    where the figures of the two versions beside it, which are `old` and `new`, have another ratio, return `; +65.7 %
+    over all versions before and since`. Return "" if the size is no ratio.
     """
     if size.unit != "ratio":
         return ""
     low, high = size.ci or (size.value * (1 - _ALIKE), size.value * (1 + _ALIKE))
-    explains = not old or low <= new / old <= high
+    explains = not is_pooled or not old or low <= new / old <= high
     return f"; {amounts.effect(size)}{'' if explains else ' over all versions before and since'}"
 
 

@@ -242,6 +242,8 @@ class _Group:
         """
         cells = [cell for place in result.wanted if (cell := self._cell(square, place)) is not None]
         launched = {name for name, entry in self.of.known.items() if entry.verdict.trials >= AGREE}
+        if result.cause == "image" and signal_of(metric_of(self.of.sign)).kind not in ("outcome", "growth"):
+            return ()  # launches of one version alone tell nothing of its level
         if result.cause == "image":
             most, tried = self.plan.trials.most, {name: self.of.known[name].verdict for name in launched}
             able = {name for name, each in tried.items() if each.verdict in GOOD and each.trials < most}

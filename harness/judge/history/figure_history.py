@@ -41,6 +41,8 @@ MOST_CORRELATED = 0.9
 USUAL_CORRELATION, USUAL_FIGURES = 0.3, 10
 """Correlation between neighbours that is assumed beside the measured one, and the number of figures as which it counts:
 few figures show theirs poorly."""
+LASTING_LOAD = 0.4
+"""Correlation from which load that lasts looks like a change, so that only differences between neighbours show one."""
 SEARCHES = 8
 """Most searches for levels, each with the correlation beside those that the last one found."""
 RARE_RUNS = 0.05
@@ -67,16 +69,15 @@ def judge_figures(
         laid = _laid_by_neighbours(logs)
         spread = laid.spread
         levels, correlation = _levels_beside_correlation(laid, least=least)
-        beside, assumed = _beside_one_change(laid.values[0])
-        if not levels.shifts:
-            levels, correlation = levels_of(replace(laid, spread=beside), least=least, alpha=ALPHA), assumed
         far = FAR_FROM_NEIGHBOURS * spread.deviation
-        is_even = np.abs(np.diff(laid.raw[0])).max() <= far
-        changed = _spread(laid.raw[0], with_change=True) if is_even else spread  # the noise of a series with a change
-        changed = _widened(changed, correlation)
-        visible = min(
-            least_found(each, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING) for each in (changed, beside)
-        )
+        if not levels.shifts:
+            spread, correlation = _noise_beside(_one_change(laid.values[0]), pieces=2)
+            if correlation < LASTING_LOAD:
+                beside = _of_means(spread, correlation)
+                levels = levels_of(replace(laid, spread=beside), least=least, alpha=ALPHA)
+        left = _of_means(*_noise_beside(_rest(laid.values[0], levels), pieces=len(levels.shifts) + 1))
+        with_change = replace(left, freedom=max(left.freedom - 1, 1))
+        visible = least_found(with_change, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING)
         # Versions whose figure differs from its neighbours, at which no level changes.
         inside = {place for shift in levels.shifts for place in range(shift.before, shift.after + 1)}
         far_out = np.flatnonzero(np.abs(laid.raw - laid.values)[0] > max(least, far))
@@ -149,19 +150,28 @@ def _levels_beside_correlation(laid: Laid, *, least: float) -> tuple[Levels, flo
     return levels, correlation
 
 
-def _beside_one_change(figures: Floats) -> tuple[Spread, float]:
-    """Return the noise of figures, shape (versions,), beside the change of level that leaves least, widened by the
-    correlation of neighbours, and this correlation. The noise is that of the largest t-statistic of any single change
-    (Worsley, Journal of the American Statistical Association 74, 1979)."""
+def _one_change(figures: Floats) -> Floats:
+    """Return what is left of figures, shape (versions,), beside the change of level that leaves least. A t-test of that
+    change against it is the largest of all single changes (Worsley, Journal of the American Statistical Association
+    74, 1979)."""
     count, places = len(figures), np.arange(2, len(figures) - 1)
     sums, total = figures.cumsum()[places - 1], figures.sum()
     at = int(places[np.argmax(sums**2 / places + (total - sums) ** 2 / (count - places))])
-    rest = figures - np.where(np.arange(count) < at, figures[:at].mean(), figures[at:].mean())
-    squares = max(float((rest**2).sum()), count * NEGLIGIBLE**2)
-    own = _unbiased(float((rest[1:] * rest[:-1]).sum()) / squares, count, pieces=2)
+    return np.concatenate([figures[:at] - figures[:at].mean(), figures[at:] - figures[at:].mean()])
+
+
+def _noise_beside(rest: Floats, *, pieces: int) -> tuple[Spread, float]:
+    """Return the noise of what is left beside so many levels, and the correlation between neighbours."""
+    count, squares = len(rest), max(float((rest**2).sum()), len(rest) * NEGLIGIBLE**2)
+    own = _unbiased(float((rest[1:] * rest[:-1]).sum()) / squares, count, pieces=pieces)
     correlation = max((count * own + USUAL_FIGURES * USUAL_CORRELATION) / (count + USUAL_FIGURES), 0.0)
-    deviation = math.sqrt(squares / (count - 2) * (1 + correlation) / (1 - correlation))
-    return Spread(deviation=deviation, freedom=count - 2), correlation
+    freedom = max(count - pieces, 1)
+    return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom), correlation
+
+
+def _of_means(spread: Spread, correlation: float) -> Spread:
+    """Return the noise of independent figures whose means vary as much as those of figures with this correlation."""
+    return replace(spread, deviation=spread.deviation * math.sqrt((1 + correlation) / (1 - correlation)))
 
 
 def _unbiased(correlation: float, count: int, *, pieces: int) -> float:
@@ -176,6 +186,16 @@ def _widened(spread: Spread, correlation: float) -> Spread:
 
 def _correlation(figures: Floats, levels: Levels) -> float:
     """Return the correlation between neighbours beside the levels; 0 if it is within its standard error."""
+    rest, count = _rest(figures, levels), len(figures)
+    total = float((rest**2).sum())
+    if total <= count * NEGLIGIBLE**2:
+        return 0.0
+    correlation = _unbiased(float((rest[1:] * rest[:-1]).sum()) / total, count, pieces=len(levels.shifts) + 1)
+    return correlation if correlation > 1 / math.sqrt(count) else 0.0
+
+
+def _rest(figures: Floats, levels: Levels) -> Floats:
+    """Return what is left of figures, shape (versions,), beside the levels."""
     places = np.arange(len(figures))
     fitted = np.full(len(figures), levels.height)
     for shift in levels.shifts:
@@ -183,12 +203,7 @@ def _correlation(figures: Floats, levels: Levels) -> float:
         fitted += shift.size * (
             np.clip((places - shift.before) / length, 0, 1) if shift.drift else places >= shift.first
         )
-    rest, count = figures - fitted, len(figures)
-    total = float((rest**2).sum())
-    if total <= count * NEGLIGIBLE**2:
-        return 0.0
-    correlation = _unbiased(float((rest[1:] * rest[:-1]).sum()) / total, count, pieces=len(levels.shifts) + 1)
-    return correlation if correlation > 1 / math.sqrt(count) else 0.0
+    return np.asarray(figures - fitted)
 
 
 def _running_median(figures: Floats, reach: int) -> Floats:
@@ -199,14 +214,14 @@ def _running_median(figures: Floats, reach: int) -> Floats:
     return np.asarray(np.pad(inside, reach, mode="edge"))
 
 
-def _spread(figures: Floats, *, with_change: bool = False) -> Spread:
+def _spread(figures: Floats) -> Spread:
     """Estimate the noise from the median absolute deviation of differences between neighbours, which a few changes
-    hardly affect. `with_change`: estimate it as if the series had one change more.
+    hardly affect.
 
     If figures are rounded, so that most neighbours are equal, the smallest four fifths of the differences decide.
     """
     steps = np.diff(figures)
-    steps = np.append(np.sort(np.abs(steps - np.median(steps))), [math.inf] * with_change)
+    steps = np.sort(np.abs(steps - np.median(steps)))
     smaller = steps[: math.ceil(0.8 * len(steps))]
     deviation = max(1.4826 * float(np.median(steps)), float(np.sqrt((smaller**2).mean()))) / math.sqrt(2)
     return Spread(deviation=max(deviation, NEGLIGIBLE), freedom=max(1, int(FREEDOM_SHARE * (len(figures) - 1))))

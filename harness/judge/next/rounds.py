@@ -84,7 +84,7 @@ def noise(row: RowRun) -> Noise | None:
     by_round = {(trial.run, trial.round): trial for run in _originals(row) for trial in run.measured}
     pairs = [(by_round.get((trial.run, trial.round)), trial) for trial in row.replicate.measured]
     both = [(original, replicate) for original, replicate in pairs if original is not None]
-    steps, measured = row.scenario.steps, [run.measured for run in row.cells]
+    steps, measured = row.scenario.steps, row.measured
     known = noise_of(both, steps=steps) or {}
     return {
         name: spread
@@ -215,7 +215,7 @@ def _least(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
 
 def _least_of(row: RowRun, run: CellRun) -> int:
     """Return the fewest launches that a version gets: all that it may have if its earlier ones left a cause open."""
-    return row.asked.most if row.only is not None and run.adopted >= row.asked.least else row.asked.least
+    return row.asked.most if row.only is not None and run.adopted else row.asked.least
 
 
 def _depth(row: RowRun, number: int) -> Depth:

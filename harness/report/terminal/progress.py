@@ -148,7 +148,7 @@ class LaneState:
     @property
     def activity(self) -> str:
         """Return a text on what the lane is doing: its running trials, or what it prepares for one."""
-        trials = [activity.text for activity in self.activities.values() if activity.most_s]
+        trials = [activity.text for activity in self.activities.values() if activity.most_s is not None]
         if len(trials) > 1:
             return f"{len(trials)} side by side: {', '.join(trials)}"
         return trials[0] if trials else self.newest.text
@@ -156,7 +156,7 @@ class LaneState:
     def begin_trial(self, activity: str, *, steps: int | None = None, most_s: float | None = None) -> None:
         """Begin a trial of at most `most_s` seconds in this thread, or the preparation of one (None)."""
         self.activities.pop(threading.get_ident(), None)
-        trials, now_s = {key: one for key, one in self.activities.items() if one.most_s}, self.elapsed_s()
+        trials, now_s = {key: one for key, one in self.activities.items() if one.most_s is not None}, self.elapsed_s()
         if not trials:
             self.since_s = now_s
         own = Activity(text=activity, steps=steps, began_s=now_s, most_s=most_s)
@@ -177,7 +177,7 @@ class LaneState:
         self.most = max(self.most, self.done)
         ended = self.activities.pop(threading.get_ident(), Activity())
         running = sum(activity.most_s is not None for activity in self.activities.values())
-        if ended.most_s and _FEW * running <= self.ran:
+        if ended.most_s is not None and _FEW * running <= self.ran:
             now_s = self.elapsed_s()
             self.busy_s, self.since_s = self.busy_s + now_s - self.since_s, now_s
             self.trial_s = self.busy_s / self.ran if self.ran else None
@@ -185,15 +185,15 @@ class LaneState:
     @property
     def left(self) -> str:
         """Return `about 1 min left, ≤ 3 min`, at the rate of the trials that have ended, or what `--time` leaves of it
-        if that is less. Until one has ended, return `ends in ≤ 19 min`, the longest that the newest trial may yet take,
-        if that has been running for long. Return "" before that, and after the last trial.
+        if that is less. Until one has ended, return `this launch ends in ≤ 19 min`, the longest that the newest trial
+        may yet take, if that has been running for long. Return "" before that, and after the last trial.
         """
         newest, now_s = self.newest, self.elapsed_s()
         rest_s = max(self.ends_s - now_s, 0.0)
         if self.trial_s is None and rest_s == math.inf:
             if newest.most_s is None or now_s - newest.began_s < _LONG_S:
                 return ""
-            return f"ends in ≤ {amounts.duration(max(newest.began_s + newest.most_s - now_s, 0.0))}"
+            return f"this launch ends in ≤ {amounts.duration(max(newest.began_s + newest.most_s - now_s, 0.0))}"
         if self.done >= self.most:
             return ""
         trial_s = math.inf if self.trial_s is None else self.trial_s

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from harness import amounts
-from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult, Varied
+from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult, Varied, signal_of
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import lane_text, place_of_cell, some_of, together
 
@@ -103,8 +103,8 @@ def _image(attribution: Attribution, names: LaneNames) -> str:
     elif len(bad) > 1:
         told = f"not the {names.kind(bad)}'s fault"
     unknown = f"unknown on {names.all_of(attribution.open_lanes)}" if attribution.open_lanes else ""
-    if attribution.missing:
-        unknown = f"{unknown}: {names.passed(attribution.missing[0])} it out"
+    if attribution.missing and unknown:
+        unknown = f"{unknown}: {names.passed(attribution, what='it')}"
     return "; ".join(filter(None, (told, unknown)))
 
 
@@ -131,9 +131,8 @@ def _or_software(attribution: Attribution) -> str:
 
 def _undecided(attribution: Attribution, names: LaneNames) -> str:
     lanes = names.blamed(attribution.bad_lanes)
-    passed = names.passed(attribution.missing[0]) if attribution.missing else ""
-    if passed:
-        return f"{passed} the fault out there, so the cause is undecided"
+    if attribution.missing and (passed := names.passed(attribution, what="the fault")):
+        return f"{passed}, so the cause is undecided"
     doubt = attribution.doubt or "image or lane"
     doubts = {
         "image or lane": f"whether the image or {lanes} is at fault is undecided",
@@ -226,14 +225,19 @@ class LaneNames:
         verb = "is" if len(attribution.images) == 1 else "are"
         return f"{image} {verb} good on {together([self.one(lane) for lane in attribution.good_lanes])}"
 
-    def passed(self, cell: Cell) -> str:
-        """Return `1.2 passed 4 launches, too few (more: `--decide`) to rule` for a cell that is good, but may have the
-        fault; or ""."""
+    def passed(self, attribution: Attribution, *, what: str) -> str:
+        """Return `1.2 passed 4 launches, too few to rule it out (more: …)` if the cell that would tell is good, but may
+        have the fault; else "". `what` is to be ruled out. `--decide` launches one version alone, which tells no level.
+        """
+        cell = attribution.missing[0]
         tried = self._tried(cell)
         if tried is None or tried.verdict not in GOOD:
             return ""
-        more = "`--decide`" if tried.trials < self._most else f"`--decide --trials {2 * self._most}`"
-        return f"{self._what(cell)} passed {amounts.count(tried.trials, 'launch')}, too few (more: {more}) to rule"
+        is_told_alone = signal_of(attribution.metric).kind in ("outcome", "growth")
+        more = [] if is_told_alone and tried.trials < self._most else [f"--trials {2 * self._most}"]
+        more += ["--decide"] * is_told_alone
+        launches = amounts.count(tried.trials, "launch")
+        return f"{self._what(cell)} passed {launches}, too few to rule {what} out (more: `{' '.join(more)}`)"
 
     def way_out(self, cell: Cell) -> str:
         """Return how to settle the question with this cell: run it, or if they can, let its launches step more."""

@@ -72,7 +72,7 @@ def _infrastructure(result: RunResult) -> str:
     lost = [entry for entry in result.cells if entry.problem or _is_untested(entry)]
     if not any(entry.verdict.trials for entry in result.cells):
         if not lost and not hosts:
-            every, are = amounts.every(len(result.cells), "cell"), "are" if len(result.cells) > 1 else "is"
+            every, are = amounts.every(len(result.cells), "cell"), "is" if len(result.cells) == 1 else "are"
             return f"Nothing was run: {every} {are} excluded or incompatible with the host."
         return f"Nothing could be measured: {_cells(result, len(lost))} are untested{where}."
     how = "" if all(map(_is_untested, lost)) else " as planned"

@@ -42,6 +42,15 @@ def test_a_step_in_a_short_history_is_named(count: int) -> None:
     assert not any(judged(np.ones(count), seed=seed).changes for seed in range(100))
 
 
+@pytest.mark.parametrize(("count", "correlation"), [(8, 0.0), (12, 0.6), (30, 0.8)])
+def test_what_is_said_to_show_does(count: int, correlation: float) -> None:
+    """The output says `only a change of 12 % would have shown`: at least half of such changes must."""
+    visible = np.median([following(correlation, count, seed).visible for seed in range(60)])
+    change = np.where(np.arange(count) < count - 4, 1.0, 1.0 + visible)
+    hits = [following(correlation, count, seed, change=change).changes for seed in range(60, 120)]
+    assert sum(map(bool, hits)) >= 24
+
+
 def test_a_few_newest_versions_are_enough():
     assert told(judged(np.concatenate([np.ones(45), np.full(4, 1.25)]))) == [("first_bad", 44, 45)]
 
@@ -115,13 +124,13 @@ def test_a_change_in_the_series_is_no_noise_in_what_shows():
     assert changed.visible < 2 * even.visible
 
 
-def following(correlation: float, versions: int, seed: int) -> SeriesVerdict:
-    """Return the verdict on a quiet history whose noise follows itself."""
+def following(correlation: float, versions: int, seed: int, *, change: Floats | float = 1.0) -> SeriesVerdict:
+    """Return the verdict on a history whose noise follows itself, and which is quiet without a `change`."""
     noise = np.random.default_rng(seed).normal(0, 0.03, versions)
     for place in range(1, versions):
         noise[place] = correlation * noise[place - 1] + np.sqrt(1 - correlation**2) * noise[place]
     names = [str(place) for place in range(versions)]
-    return judge_figures(np.exp(noise)[None, :], names, history="x", limit=0.03)
+    return judge_figures((change * np.exp(noise))[None, :], names, history="x", limit=0.03)
 
 
 def test_load_that_lasts_accuses_no_version() -> None:
@@ -133,7 +142,7 @@ def test_load_that_lasts_accuses_no_version() -> None:
         assert sum(one.verdict == "worse" for one in found) <= 3
         shown.append(np.median([one.visible or np.inf for one in found]))
     assert shown == sorted(shown)
-    assert shown[3] > 1.8 * shown[0]
+    assert shown[3] > 2 * shown[0]
 
 
 @pytest.mark.parametrize("versions", [8, 12])

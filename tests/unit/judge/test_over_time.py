@@ -53,12 +53,12 @@ def lost(kib_s: float, *, since: float = 0.0) -> Floats:
 
 def with_steps(trial: Trial) -> Trial:
     """Return the launch of a program that tells of `FEW` steps, the first of which ends after `SECONDS` less the time
-    of the others."""
+    of the others. Its container took three seconds to start, before the program did."""
     assert trial.trace is not None
     assert trial.run_s is not None
     columns = {"step_s": np.full(FEW, EPOCH_S), "rss_kib": np.full(FEW, 12_000.0)}
     trace = replace(trial.trace, step=np.arange(1.0, FEW + 1), columns=columns)
-    facts = replace(trial.facts, start_s=0.1, setup_s=trial.run_s - FEW * EPOCH_S - 0.1, first_step_s=EPOCH_S)
+    facts = replace(trial.facts, start_s=3.0, setup_s=trial.run_s - FEW * EPOCH_S, first_step_s=EPOCH_S)
     return replace(trial, last_step=FEW, trace=trace, failure=replace(trial.failure, shortfall=None), facts=facts)
 
 
