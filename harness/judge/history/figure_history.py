@@ -41,8 +41,9 @@ MOST_CORRELATED = 0.9
 USUAL_CORRELATION, USUAL_FIGURES = 0.3, 10
 """Correlation between neighbours that is assumed beside the measured one, and the number of figures as which it counts:
 few figures show theirs poorly."""
-LASTING_LOAD = 0.4
-"""Correlation from which load that lasts looks like a change, so that only differences between neighbours show one."""
+LASTING_LOAD, LONG = 0.4, 20
+"""Correlation from which load that lasts looks like a change in a series of so many figures, so that only differences
+between neighbours show one."""
 SEARCHES = 8
 """Most searches for levels, each with the correlation beside those that the last one found."""
 RARE_RUNS = 0.05
@@ -70,12 +71,15 @@ def judge_figures(
         spread = laid.spread
         levels, correlation = _levels_beside_correlation(laid, least=least)
         far = FAR_FROM_NEIGHBOURS * spread.deviation
-        if not levels.shifts:
-            spread, correlation = _noise_beside(_one_change(laid.values[0]), pieces=2)
-            if correlation < LASTING_LOAD:
-                beside = _of_means(spread, correlation)
-                levels = levels_of(replace(laid, spread=beside), least=least, alpha=ALPHA)
-        left = _of_means(*_noise_beside(_rest(laid.values[0], levels), pieces=len(levels.shifts) + 1))
+        beside, likely = _noise_beside(_one_change(laid.values[0]), pieces=2)
+        if not levels.shifts and count >= LONG and likely >= LASTING_LOAD:
+            left = _widened(spread, correlation)
+        else:
+            if not levels.shifts:
+                spread, correlation = beside, likely
+                laid = replace(laid, spread=_of_means(beside, likely))
+                levels = levels_of(laid, least=least, alpha=ALPHA)
+            left = _of_means(*_noise_beside(_rest(laid.values[0], levels), pieces=len(levels.shifts) + 1))
         with_change = replace(left, freedom=max(left.freedom - 1, 1))
         visible = least_found(with_change, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING)
         # Versions whose figure differs from its neighbours, at which no level changes.
