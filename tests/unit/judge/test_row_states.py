@@ -120,6 +120,7 @@ def test_a_card_that_is_slower_by_just_less_than_the_limit_is_not_clean(other: f
 
     (told,) = found(judge, slower(NEW, 0.102, 0.002))
     assert told.cause == cause
+    assert not told.missing, "launches of one version alone, as --decide makes them, tell no level"
 
 
 def leaks(at: Lane, rate: float, *, before: str | None) -> Finding:
