@@ -54,18 +54,20 @@ NOTABLE_LINES = {
 """What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
 PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
 """What only a progress bar contains."""
-MASKED = re.compile(
-    r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b|/tmp/\S+"
-    r"|\d+(?:[.:,]\d+)*"
-)
-MIXED = re.compile(r"[A-Za-z]+#[A-Za-z#]*|#+[A-Za-z][A-Za-z#]*")
-"""A word with letters and numbers in a masked line: a name, or a text that each launch draws at random."""
-LETTERS = re.compile(r"[A-Za-z]+")
+LONG = r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b|/tmp/\S+"
+NUMBER = r"\d+(?:[.:,]\d+)*"
+MASKED = re.compile(f"{LONG}|{NUMBER}")
+DRAWN = r"\b(?=[A-Za-z0-9]{6,}\b)(?:[A-Za-z]+\d+[A-Za-z]|\d+[A-Za-z]+\d)[A-Za-z0-9]*"
+"""A word that each launch may draw at random; `3s`, `step1`, `bf16` and `cuda0` say something."""
+MASKED_OR_DRAWN = re.compile(f"{LONG}|({DRAWN})|{NUMBER}")
+LETTERS = re.compile(r"\b[A-Za-z]{6,}\b")
 
 
 def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
     """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
     known: set[str] = set()
+    drawn: set[str] = set()
+    most = 0
     before: int | None = None
     observed: list[Observed] = []
     for place, version in enumerate(launches):
@@ -78,9 +80,10 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
             if 2 * count > len(printed)
         ]
         new = [line for line in usual if line not in known]
-        if len(printed) == 1 and new and before is not None:  # no other launch shows what is drawn at random
-            drawn, like = {_undrawn(line)[0] for line in known}, {form for line in known for form in _undrawn(line)}
-            new = [line for line in new if _undrawn(line)[0] not in like and drawn.isdisjoint(_undrawn(line))]
+        most = max(most, len(printed))
+        if most == 1:  # no second launch shows what is drawn at random
+            new = [line for line in new if _kind(line) != "log" or drawn.isdisjoint(_undrawn(printed[0][line]))]
+            drawn.update(_undrawn(line)[0] for line in printed[0].values() if "\0" in _undrawn(line)[0])
         if before is not None:
             observed += _observed(before, place, new)
         known.update(*printed)
@@ -90,7 +93,7 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
     """Yield the notable lines first. The first line of a traceback comes after its last, which says more."""
-    kinds = {line: next((name for name, like in NOTABLE_LINES.items() if like.search(line)), "log") for line in lines}
+    kinds = {line: _kind(line) for line in lines}
     lines = sorted(lines, key=lambda line: (kinds[line] == "log", line.startswith("Traceback ")))
     for line in lines[:MOST_TOLD]:
         yield Observed(signal=kinds[line], before=before, after=after, text=line)
@@ -99,11 +102,15 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
         yield Observed(signal="log", before=before, after=after, text=text)
 
 
-def log_lines_of(trial: Trial) -> dict[str, None]:
-    """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
+def _kind(line: str) -> str:
+    return next((name for name, like in NOTABLE_LINES.items() if like.search(line)), "log")
+
+
+def log_lines_of(trial: Trial) -> dict[str, str]:
+    """Return a line that a launch printed for each masked line, in the order in which these appear."""
     head, tail = (_lines(text) for text in (trial.output.head, trial.output.tail))
     lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
-    return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
+    return {masked: line[:LONGEST] for line in lines if (masked := mask(line[:LONGEST]))}
 
 
 WARNING = re.compile(r":\d+: \w*Warning: ")
@@ -127,10 +134,12 @@ def mask(line: str) -> str:
 
 @functools.lru_cache(maxsize=20_000)
 def _undrawn(line: str) -> tuple[str, ...]:
-    """Return a masked line without its mixed words, and also without each of the others, which may be a random text
-    that has no digit by chance."""
-    bare = MIXED.sub("*", line)
-    return bare, *(f"{bare[: word.start()]}*{bare[word.end() :]}" for word in LETTERS.finditer(bare))
+    """Return a line, masked, with NUL for each character of its words that may be drawn at random; and the same also
+    without each word of letters, which may have no digit by chance. One that is nothing but such a word is kept."""
+    bare = MASKED_OR_DRAWN.sub(lambda found: "\0" * len(found[1]) if found[1] else "#", line).strip()
+    if not re.search(r"[A-Za-z]", bare):
+        return (line,)
+    return bare, *(bare[: word.start()] + "\0" * len(word[0]) + bare[word.end() :] for word in LETTERS.finditer(bare))
 
 
 # ---------------------------------------------------------------- lines with other numbers or texts
