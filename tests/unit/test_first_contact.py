@@ -156,6 +156,21 @@ def test_versions_that_make_no_history_are_an_error(words: tuple[str, ...], told
         series(*words)
 
 
+@pytest.mark.parametrize("repository", ["registry.in", "team/me/app.in", "a/b.tar", "team/app.lock", "team/app.toml"])
+def test_an_image_whose_name_ends_like_that_of_a_file_is_an_image(repository: str) -> None:
+    """`harness try registry.in registry.in:2` said that there is no such file."""
+    assert series(repository, f"{repository}:2").entry == {"images": [repository, f"{repository}:2"]}
+
+
+def test_a_folder_that_may_not_be_listed_is_no_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(UsageError, match=r"\./nwe\.txt: no such file in .*; name a requirement file"):
+        series("./nwe.txt", "./new.txt", folder=folder)
+
+
 def test_the_file_that_was_meant_is_named(folder: Path) -> None:
     """`./nwe.txt` was taken for an image, and `new.txt`, which lies beside it, was not named."""
     (folder / "old.txt").write_text("six==1.15.0\n")

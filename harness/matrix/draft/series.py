@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from harness.matrix.draft.words import repeated_in, safe
 PACKAGE = re.compile(r"([A-Za-z0-9][\w.-]*)(\[[\w., -]*\])?\s*={2,3}\s*([^=\s;,]+)", re.ASCII)
 BARE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w., -]*\])?", re.ASCII)
 NUMBER = re.compile(r"\d[\d.]*")
-FILE = re.compile(r"(\.{0,2}|~)/.*|[^:]*\.(txt|lock|in|toml|ya?ml|whl|zip|tar|gz)")
-"""A name of a file, whether or not it exists."""
+FILE = re.compile(r"(\.{0,2}|~)/.*|[^:]*\.(txt|whl)|[^:/]*\.(lock|toml)")
+"""A name of a file, whether or not it exists; `registry.in` and `team/app.lock` may be images."""
 EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or old.txt new.txt"
 
 
@@ -87,8 +88,10 @@ def _kind(word: str, folder: Path) -> str:
         return "file"
     if FILE.fullmatch(word):
         place, name = (folder / word).absolute().parent, Path(word).name
-        beside = (f"{word.removesuffix(name)}{each.name}" for each in place.iterdir()) if place.is_dir() else ()
-        near = did_you_mean(word, known=sorted(beside))
+        beside: list[str] = []
+        with suppress(OSError):  # it may be no folder, or one that may be entered and not listed
+            beside = sorted(f"{word.removesuffix(name)}{each.name}" for each in place.iterdir())
+        near = did_you_mean(word, known=beside)
         raise UsageError(f"{word}: no such file in {place}{near} name a requirement file that exists")
     if package := PACKAGE.fullmatch(word.replace("=", "==")):
         raise UsageError(f"{word}: is not an image; write a version of a package as {package[0]}")
