@@ -15,7 +15,6 @@ import json
 import marshal
 import os
 import platform
-import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,9 +85,8 @@ def carried_python(more: frozenset[str] = frozenset()) -> Mapping[str, bytes]:
                 else:
                     files[place] = path.read_bytes()
         for path in (Path(each) for each in mapped if home not in each):
-            content = path.read_bytes()
-            files[f"{LIBRARIES}/{_asked_for(content) or path.name}"] = content
-    except (OSError, ValueError, struct.error, subprocess.SubprocessError) as error:
+            files.update(dict.fromkeys((f"{LIBRARIES}/{name}" for name in _names(path)), path.read_bytes()))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise InfrastructureError(f"{program}: cannot be packed for images without Python: {error}") from error
     if not any(_is_loader(Path(name)) for name in files):
         raise InfrastructureError(f"{program}: needs no loader, so it cannot run in other images; use another Python")
@@ -124,29 +122,13 @@ def executables() -> Sequence[str]:
     return [name for name in carried_python() if name == PROGRAM or _is_loader(Path(name))]
 
 
-LOAD, DYNAMIC = 1, 2
-STRINGS, OWN_NAME = 5, 14
-"""The types of a program header, and the tags of a dynamic section, that say what a library is called (elf(5))."""
-
-
-def _asked_for(library: bytes) -> str | None:
-    """Return the name by which programs ask for a library of 64 bits (`libz.so.1`), which the name of its file may
-    exceed (`libz.so.1.2.13`); None if it has none. Raises ValueError and struct.error.
-    """
-    order = {1: "<", 2: ">"}[library[5]]
-    at, size, count = struct.unpack_from(f"{order}32xQ14xHH", library)
-    headers = [struct.unpack_from(f"{order}I4xQQ8xQ", library, at + number * size) for number in range(count)]
-    told: dict[int, int] = {}
-    for kind, place, _, length in headers:
-        if kind == DYNAMIC:
-            told.update(reversed(list(struct.iter_unpack(f"{order}qQ", library[place : place + length]))))
-    loaded = [(place, address) for kind, place, address, length in headers
-              if kind == LOAD and STRINGS in told and 0 <= told[STRINGS] - address < length]  # fmt: skip
-    if OWN_NAME not in told or not loaded:
-        return None
-    (place, address), *_ = loaded
-    begin = told[STRINGS] - address + place + told[OWN_NAME]
-    return library[begin : library.index(b"\0", begin)].decode()
+def _names(library: Path) -> list[str]:
+    """Return the names by which programs may ask for a library: those of its file and of the links to it beside it. A
+    name without a version (`libz.so`), for which only linkers ask, is left out if there is another."""
+    own = os.path.realpath(library)
+    links = [each.name for each in library.parent.iterdir() if each.is_symlink() and os.path.realpath(each) == own]
+    names = [library.name, *links]
+    return [name for name in names if not name.endswith(".so")] or names
 
 
 def _is_loader(path: Path) -> bool:

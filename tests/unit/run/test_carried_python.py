@@ -46,6 +46,18 @@ def test_it_imports_the_agent_from_its_own_files_alone(tmp_path: Path) -> None:
     assert "python" not in told, "an image without Python was said to have that of the harness"
 
 
+def test_a_library_is_brought_under_the_names_of_the_links_to_it(tmp_path: Path) -> None:
+    for name, links in {"libbz2.so.1.0.4": ["libbz2.so", "libbz2.so.1", "libbz2.so.1.0"], "libown.so": []}.items():
+        (tmp_path / name).write_bytes(b"")
+        for link in links:
+            (tmp_path / link).symlink_to(name)
+    (tmp_path / "gone.so.1").symlink_to("nothing")
+    (tmp_path / "loop.so.1").symlink_to("loop.so.1")
+    names = carried_python._names(tmp_path / "libbz2.so.1.0.4")
+    assert sorted(names) == ["libbz2.so.1", "libbz2.so.1.0", "libbz2.so.1.0.4"]
+    assert carried_python._names(tmp_path / "libown.so") == ["libown.so"]
+
+
 def test_another_processor_is_told_in_a_line() -> None:
     with pytest.raises(InfrastructureError, match="and that machine is riscv64"):
         carried_python.check_machine("riscv64")
