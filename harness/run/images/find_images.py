@@ -119,8 +119,11 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
 
 ASKED_S = 5.0
 """Most seconds in which a registry is asked for an image before anything is launched."""
-REFUSALS = (401, 403, 404)
+REFUSALS = (401, 404)
 """The answers of a registry that does not have an image, or gives it to others only."""
+REFUSED = re.compile("access denied for|(?:denied|unauthorized): |manifest unknown")
+"""What a registry says if it forbids an image (403). A proxy in front of the engine that forbids the question says none
+of it, and may allow pulls."""
 NO_REGISTRY = re.compile("no such host|connection refused", re.IGNORECASE)
 
 
@@ -130,7 +133,7 @@ def refused(client: docker.DockerClient, reference: str, *, say: Say) -> str:
     until_s = time.monotonic() + ASKED_S
 
     def in_time() -> None:
-        say(f"asking for {reference}")
+        say("asking the registry")
         if time.monotonic() > until_s:
             raise TimeoutError
 
@@ -140,7 +143,8 @@ def refused(client: docker.DockerClient, reference: str, *, say: Say) -> str:
         return ""
     except APIError as error:
         why = explanation(error)
-        if error.status_code in REFUSALS or NO_REGISTRY.search(why):
+        is_forbidden = error.status_code == 403 and REFUSED.search(why)
+        if error.status_code in REFUSALS or is_forbidden or NO_REGISTRY.search(why):
             return f"{reference}: cannot be pulled: {why}; {_what_to_do(why, help='')}"
     return ""
 

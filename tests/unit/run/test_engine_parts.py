@@ -24,7 +24,7 @@ from harness.run import owners
 from harness.run.docker import containers
 from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, GpuAccess, Ulimits, Ways
 from harness.run.docker.docker_client import ca_bundle, engine_errors, proxies
-from harness.run.images import build_errors
+from harness.run.images import build_errors, find_images
 from harness.run.images.build_images import Stages, base_names, content_hash, context_files
 from harness.run.images.find_images import progress
 from harness.run.images.held_container import _failure
@@ -408,3 +408,24 @@ def test_an_engine_that_cannot_say_whether_data_is_there_is_an_error() -> None:
         containers.is_there(refused)
     with pytest.raises(APIError):
         containers.is_there(failed)
+
+
+# ---------------------------------------------------------------- what cannot be pulled
+
+
+@pytest.mark.parametrize(("status", "said", "is_refused"), [
+    (403, "Request forbidden by administrative rules.", False), (403, "authorization denied by plugin opa", False),
+    (403, "pull access denied for app, repository does not exist", True),
+    (403, "errors: denied: requested access to the resource is denied", True), (404, "manifest unknown", True),
+    (401, "log in", True), (500, "lookup hub: no such host", True), (500, "toomanyrequests: slow down", False),
+])  # fmt: skip
+def test_only_a_registry_can_refuse_an_image(status: int, said: str, *, is_refused: bool) -> None:
+    """A proxy of the engine's socket that allows pulls, but not to ask for an image, was taken for the registry, and
+    nothing was launched."""
+    response = requests.Response()
+    response.status_code = status
+    client, states = MagicMock(), list[str]()
+    client.api.inspect_distribution.side_effect = APIError("no", response=response, explanation=said)
+    told = find_images.refused(client, "team/app:1", say=states.append)
+    assert told.startswith(f"team/app:1: cannot be pulled: {said}; ") == is_refused
+    assert bool(told) == is_refused
