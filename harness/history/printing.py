@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from harness import amounts
@@ -67,7 +68,9 @@ def _figure(measured: Sequence[Measurement], signal: str) -> str:
         return ""
     shown = (known[-1], min(known), max(known))
     like, per = amounts.middle(shown), measured[-1].verdict.per
-    text, low, high = (signal_words.value_text(signal, value, like=like, per=per) for value in shown)
+    least = 0.0 if signal_words.shown_signal(signal).kind == "growth" else -math.inf  # an end that shrank is no growth
+    ends = (shown[0], *(max(value, least) for value in shown[1:]))
+    text, low, high = (signal_words.value_text(signal, value, like=like, per=per) for value in ends)
     return text if low == high else f"{text} ({low} to {high})"
 
 

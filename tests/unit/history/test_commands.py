@@ -9,6 +9,8 @@ import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,6 +18,7 @@ from click.testing import CliRunner, Result
 from harness import file_locks
 from harness.cli import cli
 from harness.errors import UsageError
+from harness.history import printing
 from harness.history.database import FILE, TABLES
 from harness.history.selection import list_drifts, remember
 from harness.model import Effect, SignalVerdict, VerdictName
@@ -272,3 +275,15 @@ def test_runs_that_took_their_launches_over_do_not_count_twice(tmp_path: Path) -
     for day in range(1, 13):
         made.write_run(tmp_path, day, {f"1.{number}": made.good(0.0143 * 1.01**number) for number in (0, 1, 2)})
     assert list_drifts(tmp_path, matrix="nightly", say=print) == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [((-2.0, 3.0, 1.0), "1 KiB/step (0 KiB/step to 3 KiB/step)"), ((2.0, -1.0), "no growth (0 KiB/step to 2 KiB/step)"),
+     ((-2.0, -1.0), "no growth")],
+)  # fmt: skip
+def test_the_end_of_a_range_of_growth_is_a_number(rates: tuple[float, ...], told: str) -> None:
+    """A range read `1 KiB/step (no growth to 3 KiB/step)`."""
+    some: Any = [SimpleNamespace(verdict=SimpleNamespace(of=lambda _, v=rate: SimpleNamespace(value=v), per="step"))
+                 for rate in rates]  # fmt: skip
+    assert printing._figure(some, "memory") == told
