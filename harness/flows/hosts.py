@@ -244,10 +244,12 @@ def refuse_missing(each: OpenHost, images: Sequence[Image], context: RunContext)
     """Set the problem of a machine that cannot get one of these images, if that is known before anything is launched.
     Raises Interrupted."""
     if each.engine is not None and each.usable:
-        say = context.preparing(lane=each.name, image="images")
+        refusals = []
         with suppress(InfrastructureError):  # launches say it
-            refusals = [refusal for image in images if (refusal := each.engine.refused(image, say))]
-            each.problem = "; ".join(refusals) or None
+            for image in images:
+                name = getattr(image.source, "reference", image.version)
+                refusals.append(each.engine.refused(image, context.preparing(lane=each.name, image=name)))
+            each.problem = "; ".join(filter(None, refusals)) or None
 
 
 @contextmanager

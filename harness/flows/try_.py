@@ -333,8 +333,10 @@ def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
         return None
     if trial.ended_early:
         made = f"made {trial.last_step} step{'s' if trial.last_step > 1 else ''} and ended"
-        growth = "growth" if over_time(trial) is None else "growth of anything but memory"
-        return f"{_named(draft)}: {made}; {growth} needs at least {LEAST_STEPS}, so everything else is judged"
+        least = f"needs at least {LEAST_STEPS} steps"
+        if over_time(trial) is None:
+            return f"{_named(draft)}: {made}; growth {least}, so everything else is judged"
+        return f"{_named(draft)}: {made}; of growth, only that of memory is judged, because any other {least}"
     held = "" if draft.job.source is None else "what it holds and leaves on the disk at its end, "
     memory = "peak memory" if over_time(trial) is None else "peak memory and how memory grows over time"
     figures = f"run time, processor time, {memory}, output, {held}and printed numbers"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -19,10 +20,10 @@ from hypothesis import strategies as st
 from harness.errors import Interrupted
 from harness.flows import doctor
 from harness.flows.context import RunContext
-from harness.flows.hosts import OpenHost, lanes_of, states_of, troubles_of
+from harness.flows.hosts import OpenHost, lanes_of, refuse_missing, states_of, troubles_of
 from harness.judge.comparable import set_apart
-from harness.model import Host, Lane, Matrix, Plan, Prepared, Trial, machine_name
-from harness.model.matrix import Gpu
+from harness.model import Host, Image, Lane, Matrix, Plan, Prepared, Trial, machine_name
+from harness.model.matrix import Gpu, Pull
 from harness.model.watching import Say
 from harness.plan.cells import choose_lanes, make_plan, select
 from harness.plan.equal_machines import MachineSeen, odd_ones, unlike
@@ -205,3 +206,12 @@ def test_a_pool_comes_back_from_plan_json(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(plan_to_json(farm_plan(opened()))))
     (host,) = plan_from_file(read_plan_file(tmp_path), tmp_path).matrix.hosts
     assert host == replace(FARM, where=host.where)
+
+
+def test_the_image_that_a_registry_is_asked_for_is_named() -> None:
+    """The line of the lane read `local: images: asking for team/app:1`."""
+    engine, context = MagicMock(), MagicMock()
+    engine.refused.return_value = ""
+    image = Image(series="app", version="1", source=Pull(reference="team/app:1"), where=WHERE)
+    refuse_missing(MagicMock(engine=engine, usable=True), [image], context)
+    assert context.preparing.call_args.kwargs["image"] == "team/app:1"

@@ -829,7 +829,11 @@ def test_a_program_without_steps_is_not_refused_but_judged_as_a_whole(folder: Pa
     (folder / "loop.py").write_text(LOOP + "def train(): yield 1\nfor _ in train(): load(); train_one()\n")
     assert "loop:train_one" in str(flow.note_on_whole_run(made, ran(1, "no_step", end="completed"))), "not a generator"
     note = flow.note_on_whole_run(made, ran(5, "own_end"))
-    assert note == "loop.py: made 5 steps and ended; growth needs at least 64, so everything else is judged"
+    assert note == "loop.py: made 5 steps and ended; growth needs at least 64 steps, so everything else is judged"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow, "over_time", lambda trial: trial)
+        told = "of growth, only that of memory is judged, because any other needs at least 64 steps"
+        assert flow.note_on_whole_run(made, ran(5, "own_end")) == f"loop.py: made 5 steps and ended; {told}"
     assert flow.note_on_whole_run(made, ran(64, "own_end")) is None
 
 
