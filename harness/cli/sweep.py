@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=int, help="Random seed for the launch order. Every run prints its seed, so that it can be repeated."
 )
-@click.option("--decide", is_flag=True, help="Run only the cells that can settle an undecided cause.")
+@click.option("--decide", is_flag=True, help="Run only the cells that can settle a cause, each for its whole budget.")
 @UNTIL
 @QUICK
 @TIME

@@ -129,7 +129,7 @@ def _on_changed_hosts(plan: Plan, journal: RunDirectory) -> Plan:
 def cells_to_run(
     plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, context: RunContext, *, is_changed: bool
 ) -> tuple[Plan, frozenset[str] | None]:
-    """Return the plan, and the ids of its cells that would settle an undecided cause. If only a cell that the matrix
+    """Return the plan, and the ids of its cells that would settle a cause. If only a cell that the matrix
     excludes can settle it, the plan includes that cell. The trials of an earlier call count, so the next call returns
     the next cells. If no earlier trial belongs to this plan because the driver or the kernel of a host `is_changed`,
     the plan has only the versions that settle what that changed, and all may be launched (None); else raise UsageError.
@@ -155,7 +155,7 @@ def cells_to_run(
         wanted = {cell.id for cell in deciding_cells(judge_run(known, rows, directory=journal.path).attribution)}
         included = including(known, wanted)
     names = ", ".join(str(cell.cell) for cell in cells if cell.cell.id in wanted)
-    context.progress.note(f"to be measured: {names}" if names else "nothing to decide: no cause is undecided")
+    context.progress.note(f"to be measured: {names}" if names else "nothing to decide: no cell would settle a cause")
     return known, frozenset(wanted)
 
 
