@@ -54,20 +54,15 @@ NOTABLE_LINES = {
 """What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
 PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
 """What only a progress bar contains."""
-LONG = r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b|/tmp/\S+"
-NUMBER = r"\d+(?:[.:,]\d+)*"
-MASKED = re.compile(f"{LONG}|{NUMBER}")
-DRAWN = r"\b(?=[A-Za-z0-9]{6,}\b)(?:[A-Za-z]+\d+[A-Za-z]|\d+[A-Za-z]+\d)[A-Za-z0-9]*"
-"""A word that each launch may draw at random; `3s`, `step1`, `bf16` and `cuda0` say something."""
-MASKED_OR_DRAWN = re.compile(f"{LONG}|({DRAWN})|{NUMBER}")
-LETTERS = re.compile(r"\b[A-Za-z]{6,}\b")
+MASKED = re.compile(
+    r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b|/tmp/\S+"
+    r"|\d+(?:[.:,]\d+)*"
+)
 
 
 def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
     """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
     known: set[str] = set()
-    drawn: set[str] = set()
-    most = 0
     before: int | None = None
     observed: list[Observed] = []
     for place, version in enumerate(launches):
@@ -80,10 +75,6 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
             if 2 * count > len(printed)
         ]
         new = [line for line in usual if line not in known]
-        most = max(most, len(printed))
-        if most == 1:  # no second launch shows what is drawn at random
-            new = [line for line in new if _kind(line) != "log" or drawn.isdisjoint(_undrawn(printed[0][line]))]
-            drawn.update(_undrawn(line)[0] for line in printed[0].values() if "\0" in _undrawn(line)[0])
         if before is not None:
             observed += _observed(before, place, new)
         known.update(*printed)
@@ -93,7 +84,7 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
     """Yield the notable lines first. The first line of a traceback comes after its last, which says more."""
-    kinds = {line: _kind(line) for line in lines}
+    kinds = {line: next((name for name, like in NOTABLE_LINES.items() if like.search(line)), "log") for line in lines}
     lines = sorted(lines, key=lambda line: (kinds[line] == "log", line.startswith("Traceback ")))
     for line in lines[:MOST_TOLD]:
         yield Observed(signal=kinds[line], before=before, after=after, text=line)
@@ -102,15 +93,11 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
         yield Observed(signal="log", before=before, after=after, text=text)
 
 
-def _kind(line: str) -> str:
-    return next((name for name, like in NOTABLE_LINES.items() if like.search(line)), "log")
-
-
-def log_lines_of(trial: Trial) -> dict[str, str]:
-    """Return a line that a launch printed for each masked line, in the order in which these appear."""
+def log_lines_of(trial: Trial) -> dict[str, None]:
+    """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
     head, tail = (_lines(text) for text in (trial.output.head, trial.output.tail))
     lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
-    return {masked: line[:LONGEST] for line in lines if (masked := mask(line[:LONGEST]))}
+    return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
 
 
 WARNING = re.compile(r":\d+: \w*Warning: ")
@@ -130,16 +117,6 @@ def _lines(text: str) -> list[str]:
 def mask(line: str) -> str:
     """Mask a line: `E0731 12:01:02 load of libcudnn.so.8 failed` -> `E# # load of libcudnn.so.# failed`."""
     return MASKED.sub("#", line).strip()
-
-
-@functools.lru_cache(maxsize=20_000)
-def _undrawn(line: str) -> tuple[str, ...]:
-    """Return a line, masked, with NUL for each character of its words that may be drawn at random; and the same also
-    without each word of letters, which may have no digit by chance. One that is nothing but such a word is kept."""
-    bare = MASKED_OR_DRAWN.sub(lambda found: "\0" * len(found[1]) if found[1] else "#", line).strip()
-    if not re.search(r"[A-Za-z]", bare):
-        return (line,)
-    return bare, *(bare[: word.start()] + "\0" * len(word[0]) + bare[word.end() :] for word in LETTERS.finditer(bare))
 
 
 # ---------------------------------------------------------------- lines with other numbers or texts

@@ -122,37 +122,13 @@ def test_a_line_of_one_launch_of_three_is_chance() -> None:
     assert new_lines([printing("a\n", "a\n", "a\n"), printing("a\n", "a\n", "a\nodd\n")]) == ()
 
 
-@pytest.mark.parametrize(("one", "other"), [("AB12cd", "x9Yz0w"), ("8b6c2c45", "f0a1b2c3"), ("k1l2hj", "kilfhj")])
-def test_a_word_drawn_at_random_makes_no_new_line(one: str, other: str) -> None:
-    """After one launch each, a server's page ended with lines such as `model at nvidia-xyz-AB#cd`."""
-    line = f"pid 12345: model at nvidia-{{}} of 1b4e28ba-2fa1-11d2-883f-0016d3cca4{len(one)}7 at 0x7f12"
-    assert new_lines([printing(line.format(one)), printing(line.format(other))]) == ()
-    lost = line.format(other) + "\nstep 3 loss nan\nmodel is lost\n"
-    found = new_lines([printing(line.format(one) + "\nstep 3 loss 0.5\nmodel is ready\n"), printing(lost)])
-    assert [each.text for each in found] == ["step # loss nan", "model is lost"]
-
-
-@pytest.mark.parametrize(("old", "new", "told"), [
-    ("step1", "Killed", "Killed"), ("finished in 3s", "finished in error", "finished in error"),
-    ("using cuda0", "using cpu", "using cpu"), ("precision fp32", "precision bf16", "precision bf#"),
-    ("loss 1.5s", "loss nan", "loss nan"), ("AB12cd", "closed", "closed"),
-    ("worker AB12cd", "worker Killed", "worker Killed"),
-])  # fmt: skip
-def test_a_word_that_says_something_is_not_taken_for_one_drawn_at_random(old: str, new: str, told: str) -> None:
-    (found,) = new_lines([printing(old), printing(new)])
-    assert found.text == told
-
-
-def test_launches_that_print_the_same_word_show_that_it_is_not_drawn_at_random() -> None:
-    old = "kernel conv2d"
-    (found,) = new_lines([printing(old), printing(old, old), printing("kernel e4m3fn")])
-    assert found.text == "kernel e#m#fn"
-
-
-def test_a_name_with_digits_that_each_launch_prints_is_new() -> None:
-    old, new = "kernel conv2d", "kernel e4m3fn"
-    (found,) = new_lines([printing(old, old), printing(new, new)])
-    assert found.text == "kernel e#m#fn"
+def test_an_id_makes_no_new_line() -> None:
+    one, other = (
+        f"model 3f of {name}"
+        for name in ("1b4e28ba-2fa1-11d2-883f-0016d3cca427", "9c8f63d2-0a4e-4d13-8d2a-aaaa1fee0bcd")
+    )
+    assert new_lines([printing(one), printing(other)]) == ()
+    assert len(new_lines([printing(one), printing(other.replace("model", "lost"))])) == 1
 
 
 @given(st.integers(0, 10**12), st.integers(0, 2**64))
