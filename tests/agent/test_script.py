@@ -209,7 +209,8 @@ STEP_FORKS = "def step():\n        os.fork()\n    return step"
 )
 def test_a_process_that_the_scenario_forked_makes_no_steps(tmp_path: Path, body: str, end: str, message: str) -> None:
     """Each of its steps would fork again, twice as many each time, and the machine would become unusable."""
-    told = run(tmp_path, sys.executable, f"import os\ndef setup():\n    {body}\n", looks=[1000])
+    # So many that they are not over before the new process runs.
+    told = run(tmp_path, sys.executable, f"import os\ndef setup():\n    {body}\n", looks=[100_000])
     assert told.done["end"] == end
     assert re.search(message, told.done["message"]), told.done["message"]
 

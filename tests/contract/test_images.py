@@ -281,7 +281,8 @@ def test_image_without_python_runs_what_needs_none(docker: World, context: Path)
     launch = replace(docker.launch("quiet", prepared=prepared), scenario=gone, payload=pack(Variant(scenario=gone)))
     trial = docker.run(launch)
     assert (trial.end, trial.message) == ("setup", "cannot start /gone: No such file or directory")
-    assert trial.facts.python
+    assert trial.facts.agent, "it ran"
+    assert trial.facts.python is None, "the harness's own is not the image's"
 
 
 @docker_only
