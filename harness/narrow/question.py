@@ -17,7 +17,21 @@ from harness.matrix.draft.job import job_of
 from harness.matrix.draft.words import safe
 from harness.matrix.programs import ScriptProblem, read_script
 from harness.matrix.read_series import install_of
-from harness.model import Cell, Finding, Host, Image, Limits, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
+from harness.model import (
+    Cell,
+    Finding,
+    Host,
+    Image,
+    Limits,
+    Matrix,
+    Plan,
+    RunResult,
+    Scenario,
+    Series,
+    Trial,
+    Varied,
+    Where,
+)
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.inventory import Inventory, components
 from harness.narrow.records import Side
@@ -49,6 +63,8 @@ def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQues
     old, new = (cell_of(run, finding, version) for version in (finding.before or "", finding.after))
     if old is None or new is None:
         raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were made; sweep again")
+    if isinstance(source := new.image.source, Varied):
+        raise UsageError(f"{run.path}: its versions differ only in {source.variable}, so there is nothing to narrow")
     with owners.folder_for_files() as folder:
         scenario, missing = inputs.restored(finding.variant.scenario, run.files, run.path, into=folder)
         if missing:

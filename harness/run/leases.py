@@ -14,6 +14,7 @@ import os
 import platform
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -123,9 +124,13 @@ def holder(folder: Path) -> str | None:
 TRIES = 5
 KINDS = {True: "process", False: "container"}
 NOTE = (
-    "{host}: another sweep runs {other} trials on this machine at the same time; step times of both may be disturbed: "
+    "{host}: {who} runs {other} trials on this machine at the same time; step times of both may be disturbed: "
     "run them one after the other before relying on small changes"
 )
+
+
+_ANNOUNCED: Counter[Path] = Counter()
+"""The locks of kinds that this process holds."""
 
 
 @contextmanager
@@ -133,7 +138,8 @@ def announced(
     host: str, facts: Mapping[str, Any], *, is_process: bool, note: Say, folder: Path | None = None
 ) -> Iterator[None]:
     """Announce this sweep to others on this machine during the block; call `note` if a sweep of the other kind runs:
-    no lease covers both processes and containers. Each sweep holds a shared lock on the file of its kind.
+    no lease covers both processes and containers. Each sweep holds a shared lock on the file of its kind. The other
+    host may be one of this sweep.
 
     Do nothing if the engine's `facts` name another machine, or if the lock file cannot be opened.
     """
@@ -144,13 +150,16 @@ def announced(
                   (is_process, not is_process))  # fmt: skip
     with contextlib.suppress(OSError), os.fdopen(opened(other, os.O_RDONLY), "rb") as file:
         if not try_lock(file):
-            note(NOTE.format(host=host, other=KINDS[not is_process]))
+            who = "another host of this sweep" if _ANNOUNCED[other] else "another sweep"
+            note(NOTE.format(host=host, who=who, other=KINDS[not is_process]))
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileExistsError):  # it may be another user's
                 os.close(opened(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
             number = opened(own, os.O_RDONLY)
             stack.callback(os.close, number)
+            _ANNOUNCED[own] += 1
+            stack.callback(_ANNOUNCED.subtract, [own])
             for _ in range(TRIES):  # a process that only checks holds the exclusive lock for a moment
                 if try_lock(number, shared=True):
                     break

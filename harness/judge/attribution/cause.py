@@ -6,7 +6,7 @@ The cause follows from the table of images × lanes (`image_or_gpu`), the params
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness.judge.attribution.group_faults import Fault, alike, faults_of
@@ -101,7 +101,7 @@ class _Group:
 
     def attribution(self) -> Attribution:
         square = self._square()
-        result = answer(square)
+        result = self._answer(square)
         asked = len({row.variant for row in self.of.rows})
         bad, good, unknown, otherwise = self._sides(square)
         rule = find_rule(bad, good, unknown, otherwise=otherwise) if asked > 1 else None
@@ -234,6 +234,24 @@ class _Group:
         looked = not verdict.signals or (signal is not None and signal.seen == "good")
         is_small = signal_of(metric).kind == "growth" and verdict.grows_slowly(metric)
         return verdict.verdict in GOOD and not verdict.provisional and looked and not is_small
+
+    def _answer(self, square: Square) -> SquareAnswer:
+        """Return the cause, which is no card, host or software alone while older images passed launches there, too few
+        to be called good: an image may have brought the fault."""
+        result = answer(square)
+        if result.cause not in ("gpu", "host", "software"):
+            return result
+        passed = [place for lane in sorted(result.bad) for place in self._passed_before(square, lane)]
+        return replace(result, cause="undecided", doubt="lane or both", wanted=tuple(passed)) if passed else result
+
+    def _passed_before(self, square: Square, lane: int) -> Iterator[SquareCell]:
+        """Yield the images before the oldest bad one of a lane that are unknown there and passed launches, the nearest
+        first."""
+        for image in reversed(range(square.images_of(lane, True)[0])):
+            cell = self._cell(square, (lane, image))
+            entry = None if cell is None else self.of.known.get(cell.id)
+            if entry is not None and entry.verdict.verdict in GOOD and entry.verdict.trials >= AGREE:
+                yield lane, image
 
     def _missing(self, square: Square, result: SquareAnswer) -> tuple[Cell, ...]:
         """Return the cell that would best settle the cause, if there is one. Cells that were launched but are undecided

@@ -80,11 +80,9 @@ def _visible(found: SeriesVerdict) -> str:
         return f"any change above {limit} (the limit) in {what} would have shown"
     if found.visible <= found.limit:
         sign = -1 if found.falls else 1
-        beyond = found.limit if found.alone else found.visible  # noise from neighbours is less certain
-        sure = abs((1 + sign * found.limit) * (1 + sign * beyond) - 1)  # logs of relative changes add up
+        sure = abs((1 + sign * found.limit) * (1 + sign * found.visible) - 1)  # logs of relative changes add up
         shown = f"a change of {signal_words.share_text(sure)} in {what} would have shown"
-        at_limit = f"one of {limit} (the limit)"
-        return f"{shown}; {at_limit} may exist" if found.alone else f"{shown}, and {at_limit} in half of the cases"
+        return f"{shown}, and one of {limit} (the limit) in half of the cases"
     more = "; several values of each version, in rounds, would show smaller changes" if found.alone else ""
     shown = f"only a change of {signal_words.share_text(found.visible)} in {what} would have shown"
     return f"{shown}; one of {limit} (the limit) may exist{more}"

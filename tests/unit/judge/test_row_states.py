@@ -74,6 +74,18 @@ def test_launches_that_ended_before_the_failure_was_due_clear_no_card(due: int, 
     assert told.cause == cause
 
 
+def test_no_host_is_at_fault_alone_while_older_images_passed_there() -> None:
+    """0 of 8, 5 of 8 and 5 of 8 launches failed on one card, and none on the other: it was "not the image's fault"."""
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        return crashed(5 if at == NEW and version != OLDEST else 0, 8)
+
+    begun = replace(crashing(NEW), kind="bad_from_start", before=None, after=MIDDLE, untestable=(OLDEST,))
+    (told,) = found(judge, begun)
+    assert (told.cause, told.doubt, told.good_lanes) == ("undecided", "lane or both", (OLD,))
+    assert [(cell.lane, cell.image.version) for cell in told.missing] == [(NEW, OLDEST)]
+
+
 def test_a_failure_on_the_other_card_does_not_clear_it() -> None:
     """Its launches did not agree, so it was not bad, and therefore counted as good."""
 

@@ -298,7 +298,7 @@ def test_sweeps_of_the_other_kind_know_of_each_other(tmp_path: Path) -> None:
         announced("box", HERE, is_process=False, note=notes.append, folder=tmp_path),
     ):
         assert [note.split(":")[0] for note in notes] == ["here", "box"]
-        assert "process trials" in notes[1]
+        assert "another host of this sweep runs process trials" in notes[1], "this process is both"
     with announced("here", {}, is_process=True, note=notes.append, folder=tmp_path):
         assert len(notes) == 2
 
