@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.model import Finding, Matrix, Variant
+from harness.model import Finding, Matrix, Variant, Varied
 from harness.narrow import flow
 from harness.narrow.question import matrix_of_files, of_run
 from harness.plan.cells import make_plan, select
@@ -85,6 +85,12 @@ def test_a_host_of_a_cluster_is_refused_with_the_way_that_works(run: StoredRun) 
 def test_a_value_that_the_run_withholds_is_named(tmp_path: Path) -> None:
     run = read_run(stored_run.write(tmp_path))
     assert "withholds the value of API_TOKEN, which a launch needs" in refused(run, run.findings[0])
+
+
+def test_the_value_of_a_variable_is_not_narrowed(tmp_path: Path) -> None:
+    """`narrow` of a command that was varied ended in a traceback, after its first launches."""
+    run = read_run(stored_run.write(tmp_path, environment=(), source=Varied(variable="LEVEL")))
+    assert "differ only in LEVEL, so there is nothing to narrow" in refused(run, run.findings[0])
 
 
 def test_a_run_without_its_script_says_so(run: StoredRun) -> None:
