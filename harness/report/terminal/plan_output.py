@@ -35,7 +35,7 @@ def _blocks(plan: Explanation) -> Iterator[Block]:
     for name, every in plan.estimate.predicted.items() if plan.estimate else ():
         yield from (f"{name}: {predicted_text(each)}" for each in every)
     if not plan.estimate or not any(plan.estimate.predicted.values()):
-        how = "`harness doctor` finds out in half a minute where one of these images is"
+        how = "`harness doctor` finds out in half a minute, on a host that has one of these images"
         yield f"no run has shown yet which changes will show here: {how}"
     yield from plan.data
     yield from (f"left out: {text}" for text in plan.left_out)

@@ -185,15 +185,15 @@ class LaneState:
     @property
     def left(self) -> str:
         """Return `about 1 min left, ≤ 3 min`, at the rate of the trials that have ended, or what `--time` leaves of it
-        if that is less. Until one has ended, return `this launch ends in ≤ 19 min`, the longest that the newest trial
-        may yet take, if that has been running for long. Return "" before that, and after the last trial.
+        if that is less. Until one has ended, return `this launch is cut off in ≤ 19 min`, the longest that the newest
+        trial may yet take, if that has been running for long. Return "" before that, and after the last trial.
         """
         newest, now_s = self.newest, self.elapsed_s()
         rest_s = max(self.ends_s - now_s, 0.0)
         if self.trial_s is None and rest_s == math.inf:
             if newest.most_s is None or now_s - newest.began_s < _LONG_S:
                 return ""
-            return f"this launch ends in ≤ {amounts.duration(max(newest.began_s + newest.most_s - now_s, 0.0))}"
+            return f"this launch is cut off in ≤ {amounts.duration(max(newest.began_s + newest.most_s - now_s, 0.0))}"
         if self.done >= self.most:
             return ""
         trial_s = math.inf if self.trial_s is None else self.trial_s
