@@ -348,7 +348,7 @@ _WORST_FIRST: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "non
 
 def _rank(signal: SignalVerdict) -> tuple[int, bool]:
     """Return a sort key, the worst first. A value that could not be judged comes before good ones."""
-    is_open = signal.seen == "none" and signal.value is not None and bool(signal.remedy)
+    is_open = signal.seen == "none" and signal.value is not None
     return _WORST_FIRST.index("good" if is_open else signal.seen), not is_open
 
 
