@@ -237,9 +237,9 @@ class _Group:
 
     def _answer(self, square: Square) -> SquareAnswer:
         """Return the cause, which is no card, host or software alone while older images passed launches there, too few
-        to be called good: an image may have brought the fault."""
+        to rule out a failure: an image may have brought it."""
         result = answer(square)
-        if result.cause not in ("gpu", "host", "software"):
+        if self.of.sign != "outcome" or result.cause not in ("gpu", "host", "software"):
             return result
         passed = [place for lane in sorted(result.bad) for place in self._passed_before(square, lane)]
         return replace(result, cause="undecided", doubt="lane or both", wanted=tuple(passed)) if passed else result
