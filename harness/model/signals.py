@@ -326,6 +326,11 @@ TIMES = tuple(
 METRIC_PREFIX = "metrics."
 
 
+def is_told_alone(metric: str) -> bool:
+    """Return whether launches of one version alone tell it; a level is compared in rounds of all versions."""
+    return signal_of(metric).kind in ("outcome", "growth")
+
+
 def worse_if(metric: str) -> Literal["rise", "drop", "change"] | None:
     """Return which change of a scenario's number is worse, according to its name: a `loss` that rises, an `accuracy`
     that drops, and any other that changes; None for counters, times, sizes and settings. It is the rule by which the

@@ -31,6 +31,7 @@ from harness.model import (
     grouped,
     signal_of,
 )
+from harness.model.signals import is_told_alone
 
 
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
@@ -260,9 +261,9 @@ class _Group:
         """
         cells = [cell for place in result.wanted if (cell := self._cell(square, place)) is not None]
         launched = {name for name, entry in self.of.known.items() if entry.verdict.trials >= AGREE}
-        if result.cause == "image" and signal_of(metric_of(self.of.sign)).kind not in ("outcome", "growth"):
-            return ()  # launches of one version alone tell nothing of its level
         if result.cause == "image":
+            if not is_told_alone(metric_of(self.of.sign)):
+                return ()
             most, tried = self.plan.trials.most, {name: self.of.known[name].verdict for name in launched}
             able = {name for name, each in tried.items() if each.verdict in GOOD and each.trials < most}
             cells = [cell for cell in cells if cell.id in able]

@@ -72,14 +72,12 @@ def judge_figures(
         levels, correlation = _levels_beside_correlation(laid, least=least)
         far = FAR_FROM_NEIGHBOURS * spread.deviation
         beside, likely = _noise_beside(_one_change(laid.values[0]), pieces=2)
-        if not levels.shifts and count >= LONG and likely >= LASTING_LOAD:
-            left = _widened(spread, correlation)
-        else:
-            if not levels.shifts:
-                spread, correlation = beside, likely
-                laid = replace(laid, spread=_of_means(beside, likely))
-                levels = levels_of(laid, least=least, alpha=ALPHA)
-            left = _of_means(*_noise_beside(_rest(laid.values[0], levels), pieces=len(levels.shifts) + 1))
+        is_lasting = not levels.shifts and count >= LONG and likely >= LASTING_LOAD
+        if not (levels.shifts or is_lasting):
+            spread, correlation = beside, likely
+            levels = levels_of(replace(laid, spread=_of_means(beside, likely)), least=least, alpha=ALPHA)
+        own = _noise_beside(_rest(laid.values[0], levels), pieces=len(levels.shifts) + 1)
+        left = _widened(spread, correlation) if is_lasting else _of_means(*own)
         with_change = replace(left, freedom=max(left.freedom - 1, 1))
         visible = least_found(with_change, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING)
         # Versions whose figure differs from its neighbours, at which no level changes.
@@ -167,7 +165,7 @@ def _one_change(figures: Floats) -> Floats:
 def _noise_beside(rest: Floats, *, pieces: int) -> tuple[Spread, float]:
     """Return the noise of what is left beside so many levels, and the correlation between neighbours."""
     count, squares = len(rest), max(float((rest**2).sum()), len(rest) * NEGLIGIBLE**2)
-    own = _unbiased(float((rest[1:] * rest[:-1]).sum()) / squares, count, pieces=pieces)
+    own = _unbiased(rest, squares, pieces=pieces)
     correlation = max((count * own + USUAL_FIGURES * USUAL_CORRELATION) / (count + USUAL_FIGURES), 0.0)
     freedom = max(count - pieces, 1)
     return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom), correlation
@@ -178,9 +176,10 @@ def _of_means(spread: Spread, correlation: float) -> Spread:
     return replace(spread, deviation=spread.deviation * math.sqrt((1 + correlation) / (1 - correlation)))
 
 
-def _unbiased(correlation: float, count: int, *, pieces: int) -> float:
-    """Return the correlation between neighbours of so many figures without most of its bias, -1 / n for each level that
-    was fitted (Marriott and Pope, Biometrika 41, 1954)."""
+def _unbiased(rest: Floats, squares: float, *, pieces: int) -> float:
+    """Return the correlation between neighbours of what is left beside so many levels, whose sum of squares is
+    `squares`, without most of its bias, -1 / n for each level (Marriott and Pope, Biometrika 41, 1954)."""
+    count, correlation = len(rest), float((rest[1:] * rest[:-1]).sum()) / squares
     return min((correlation * count + pieces) / max(count - 3 * pieces, 0.75 * count), MOST_CORRELATED)
 
 
@@ -194,7 +193,7 @@ def _correlation(figures: Floats, levels: Levels) -> float:
     total = float((rest**2).sum())
     if total <= count * NEGLIGIBLE**2:
         return 0.0
-    correlation = _unbiased(float((rest[1:] * rest[:-1]).sum()) / total, count, pieces=len(levels.shifts) + 1)
+    correlation = _unbiased(rest, total, pieces=len(levels.shifts) + 1)
     return correlation if correlation > 1 / math.sqrt(count) else 0.0
 
 

@@ -238,11 +238,12 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     if outcome is not None and outcome.standing == "same" and any(verdict.state != "good" for verdict in pair.verdicts):
         told = "neither is bad"
     yield _title("outcome"), *verdicts, "", told
-    always = ("memory", "run_time" if _is_unknown(by_metric.get("step_time")) else "step_time", "peak_memory")
-    others = [name for name in by_metric if name not in always and by_metric[name].standing not in ("same", "unknown")]
+    known = {name: both for name, both in by_metric.items() if (both.one, both.other) != (None, None)}
+    always = ("memory", "step_time" if "step_time" in known else "run_time", "peak_memory")
+    others = [name for name in known if name not in always and known[name].standing not in ("same", "unknown")]
     for metric in (*always, *others):
-        both = by_metric.get(metric)
-        if both is not None and not _is_unknown(both) and metric != quiet:
+        both = known.get(metric)
+        if both is not None and metric != quiet:
             values, ratio = (both.one, both.other), ""
             if both.ratio is not None and both.ci is not None:
                 low, high = (round(end, 4) for end in both.ci)
@@ -250,10 +251,6 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
             like, digits = amounts.middle(values), amounts.digits_apart(*values)
             shown = [signal_words.value_text(metric, value, like=like, digits=digits) or "–" for value in values]
             yield _title(metric), *shown, ratio, standing_text(both, *labels)
-
-
-def _is_unknown(both: Measured | None) -> bool:
-    return both is None or (both.one, both.other) == (None, None)
 
 
 def verdict_text(verdict: CellVerdict) -> str:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 
 from harness import amounts
-from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult, Varied, signal_of
+from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult, Varied
+from harness.model.signals import is_told_alone
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import lane_text, place_of_cell, some_of, together
 
@@ -233,9 +234,9 @@ class LaneNames:
         tried = self._tried(cell)
         if tried is None or tried.verdict not in GOOD:
             return ""
-        is_told_alone = signal_of(attribution.metric).kind in ("outcome", "growth")
-        more = [] if is_told_alone and tried.trials < self._most else [f"--trials {2 * self._most}"]
-        more += ["--decide"] * is_told_alone
+        decides = is_told_alone(attribution.metric)
+        more = [] if decides and tried.trials < self._most else [f"--trials {2 * self._most}"]
+        more += ["--decide"] * decides
         launches = amounts.count(tried.trials, "launch")
         return f"{self._what(cell)} passed {launches}, too few to rule {what} out (more: `{' '.join(more)}`)"
 
