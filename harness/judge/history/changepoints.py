@@ -200,8 +200,11 @@ def _in_turn(shifts: list[Changepoint], *, height: float) -> Levels:
     for number in range(1, len(shifts)):
         before = max(shifts[number].before, shifts[number - 1].before + 1)
         shifts[number] = replace(shifts[number], before=before)
-        after = min(shifts[-1 - number].after, shifts[-number].after - 1)
-        shifts[-1 - number] = replace(shifts[-1 - number], after=after)
+    later = math.inf
+    for number, shift in reversed(list(enumerate(shifts))):
+        later = max(min(shift.after, later - 1), shift.before + 1)
+        first = min(max(shift.first, shift.before + 1), later)
+        shifts[number] = replace(shift, first=int(first), after=int(later))
     return Levels(height=height, shifts=tuple(shifts))
 
 
@@ -291,10 +294,29 @@ def _p(
     return test.p_value((few - many.mean()).ravel() / error)
 
 
-NOISIER = 0.001
+NOISIER = 0.03
 """Significance level at which versions have a noise of their own, which no pooled noise stands for."""
-ROUNDS_FOR_OWN = 4
-"""Fewest rounds that show a noise of their own: the farthest launch of each version does not count, as an outlier."""
+ROUNDS_FOR_OWN = 3
+"""Fewest rounds that show a noise of their own. With more, the farthest launch of each version may be an outlier and
+does not count."""
+
+
+def own_noise(raw: Floats, own: npt.NDArray[np.intp]) -> tuple[Spread, Spread] | None:
+    """Return the noise of the launches of the versions `own` and that of all others if the former is higher; else None.
+    `raw` is the table, shape (rounds, versions)."""
+    rounds, versions = raw.shape
+    others = np.setdiff1d(np.arange(versions), own)
+    if rounds < ROUNDS_FOR_OWN + (len(own) > 2) or len(others) < 2:
+        return None
+    figures = raw - raw[:, others].mean(axis=1, keepdims=True)  # the rounds without the noise of `own`
+    distances = np.sort(np.abs(figures - np.median(figures, axis=0)), axis=0)[: max(rounds - 1, ROUNDS_FOR_OWN)]
+    # The mean of the others takes up a part of their own noise, and adds to that of `own`.
+    own_2 = float((distances[:, own] ** 2).mean()) / (1 + 1 / len(others))
+    others_2 = max(float((distances[:, others] ** 2).mean()) / (1 - 1 / len(others)), NEGLIGIBLE**2)
+    free, free_others = len(own) * (len(distances) - 1), (len(others) - 1) * (len(distances) - 1)
+    if fdtrc(free, free_others, own_2 / others_2) > NOISIER:
+        return None
+    return Spread(deviation=math.sqrt(own_2), freedom=free), Spread(deviation=math.sqrt(others_2), freedom=free_others)
 
 
 def _p_if_noisier(
@@ -303,17 +325,12 @@ def _p_if_noisier(
     """Return the p-value of Welch's test of `level` against `rest` if the launches of the versions `own`, which are one
     of both, differ by more than those of all others; 0 if they do not.
     """
-    others = np.setdiff1d(np.arange(laid.versions), own)
-    if laid.rounds < ROUNDS_FOR_OWN or not len(others):
+    noises = own_noise(laid.raw, own)
+    if noises is None:
         return 0.0
-    figures = laid.raw - laid.raw[:, others].mean(axis=1, keepdims=True)  # the rounds without the noise of `own`
-    distances = np.sort(np.abs(figures - np.median(figures, axis=0)), axis=0)[:-1]
-    own_2, others_2 = (float((distances[:, side] ** 2).mean()) for side in (own, others))
-    free, free_others = len(own) * (laid.rounds - 2), len(others) * (laid.rounds - 2)
-    if fdtrc(free, free_others, own_2 / max(others_2, NEGLIGIBLE**2)) > NOISIER:
-        return 0.0
-    parts = [own_2 / (len(own) * laid.rounds), others_2 / (len(rest) + len(level) - len(own)) / laid.rounds]
-    freedom = sum(parts) ** 2 / (parts[0] ** 2 / free + parts[1] ** 2 / free_others)
+    launches = [len(own) * laid.rounds, (len(rest) + len(level) - len(own)) * laid.rounds]
+    parts = [noise.deviation**2 / number for noise, number in zip(noises, launches, strict=True)]
+    freedom = sum(parts) ** 2 / sum(part**2 / noise.freedom for part, noise in zip(parts, noises, strict=True))
     difference = laid.raw[:, level].mean() - laid.raw[:, rest].mean()
     return min(1.0, 2 * tried * float(stdtr(freedom, -abs(difference) / math.sqrt(sum(parts)))))
 

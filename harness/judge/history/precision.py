@@ -37,6 +37,7 @@ from harness.judge.history.changepoints import (
     find_levels,
     least_found,
     noise_within,
+    own_noise,
 )
 from harness.judge.history.changes import level_changes, signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
@@ -133,6 +134,10 @@ class KnownLevels:
                     for size, side in zip(sizes, (reference, before), strict=True)
                 ]
                 found[column] = max(rises, key=lambda each: each.high)
+        for column in found.keys() - {base}:
+            if (noises := own_noise(self.table.values, np.array([column]))) is not None:
+                own = float(stdtrit(noises[0].freedom, SURE)) * noises[0].deviation / math.sqrt(len(self.table.values))
+                found[column] = replace(found[column], margin=max(found[column].margin, own))
         return {positions[column]: found[column] for column in sorted(found)}
 
     def _rises_within(self, means: Floats, base: int) -> Iterator[Rise]:

@@ -146,6 +146,17 @@ def test_only_what_is_far_out_is_drawn_in():
     assert without_rounds(pair) == pytest.approx(pair - pair.mean(axis=1, keepdims=True))
 
 
+@pytest.mark.parametrize(("versions", "times"), [(8, 5), (8, 12), (16, 8)])
+def test_one_version_that_is_only_noisier_is_accused_of_nothing(versions, times):
+    """The noise of all launches together stands for none of its own: its mean alone is far from the others."""
+    accused, count = 0, many(40, 400)
+    for seed in range(count):
+        deviations = np.where(np.arange(versions) == seed % versions, 0.02 * times, 0.02)
+        noise = np.random.default_rng(seed).normal(0, deviations, (3, versions))
+        accused += bool([shift for shift in levels_of(noise).shifts if abs(shift.size) >= TEN_PER_CENT])
+    assert accused <= 0.04 * count + 3 * math.sqrt(0.04 * count)
+
+
 def test_a_thousand_versions():
     """The number of stretches grows with the square of the versions; the time must not."""
     assert found(made([0] * 400 + [1] * 600, rounds=3)) == [(399, 400)]
@@ -161,8 +172,16 @@ def wandering(rounds, versions, noise, seed):
 tables = st.builds(wandering, st.integers(2, 4), st.integers(2, 40), st.floats(0.001, 0.3), seeds)
 
 
+def overlapping():
+    """Return a table of stairs, in which one launch of the second one took half as long again."""
+    table = made([0, 2, 2, 4, 4, 6, 8], rounds=4, sigma=0.02, seed=3)
+    table[2, 2] += 0.4
+    return table
+
+
 @given(tables)
 @example(wandering(2, 24, 0.03125, 24))  # a change right after a drift
+@example(overlapping())  # either step may be at the launch that took longer
 @settings(max_examples=many(32, 800))
 def test_no_two_changes_are_at_one_place_and_each_is_between_its_levels(table):
     """ "First bad 19 to 20" and "first fixed 19 to 20" were both said of one series."""

@@ -454,8 +454,7 @@ def test_modes_ask_for_more_launches() -> None:
     """A version whose few slow launches hardly disturb the comparison of all got no more launches."""
     trials = [list(cell.trials) for cell in row([set()] * 11 + [{1, 3}], launches=5).cells]
     asked = Trials(least=3, most=8)
-    why = wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=asked)
-    assert why == "some launches take longer as a whole, and more launches show of which versions"
+    assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=asked) is not None
 
 
 def test_two_slow_launches_of_five_are_told_though_chance_may_have_made_them() -> None:
