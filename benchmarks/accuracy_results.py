@@ -253,6 +253,12 @@ def overflows(seed: int) -> Made:
     return lambda version, launch: {"dice": wrong if version == VERSIONS - 1 else score}
 
 
+def collapse(curves: Curves) -> Curves:
+    """The last tenth goes wrong: the loss doubles, and half of the accuracy or of the reward is lost."""
+    is_end = np.arange(ROWS) >= 0.9 * ROWS
+    return {name: values * np.where(is_end, 2.0 if name == "loss" else 0.5, 1.0) for name, values in curves.items()}
+
+
 def behind(curves: Curves) -> Curves:
     return {**curves, "accuracy": curves["accuracy"] * (1 - 0.1 * np.arange(ROWS) / ROWS)}
 
@@ -264,6 +270,7 @@ HEALTHY: dict[str, Callable[[int], Made]] = {
     "noise of 1 to 20 %": noise,
     "results improve": better,
     "each version has another seed, 20 epochs": by_epoch(other_seed, 20),
+    "each version has another seed, 10 epochs": by_epoch(other_seed, 10),
     "each version has another seed, 5 epochs": by_epoch(other_seed, 5),
     "rounding of 1e-7 that grows, 5 epochs": by_epoch(chaos, 5),
     "each launch has a seed of its own, 1 figure": by_epoch(seeds_differ, 1),
@@ -289,6 +296,9 @@ PLANTED: dict[str, Callable[[int], Made]] = {
     "loss +30 %, launches differ by 2 %": noisy_fault(lambda curves: {**curves, "loss": curves["loss"] * 1.3}),
     "reward −30 %, launches differ by 2 %": noisy_fault(lambda curves: {**curves, "reward": curves["reward"] * 0.7}),
     "loss leaves late, launches differ by 2 %": noisy_fault(late),
+    "the last tenth collapses": lambda seed: fixed(seed, collapse),
+    "the last of 10 epochs collapses": by_epoch(lambda seed: fixed(seed, collapse), 10),
+    "the last tenth collapses, launches differ by 2 %": noisy_fault(collapse),
     "loss becomes NaN": lambda seed: fixed(seed, broken),
     "launches differ that shared a seed": lost_seed,
     "launches differ that shared a seed, printed once": final(lost_seed),

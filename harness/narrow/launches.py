@@ -14,6 +14,7 @@ import numpy as np
 
 from harness.amounts import general
 from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
+from harness.judge.history.exact_values import late_value
 from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import FAILURES, GOOD, Cell, CellRun, Finding, Image, Proposal, RowRun, Scenario, Trial, next_round
 from harness.model.measured import TRACEBACK
@@ -227,12 +228,12 @@ class _Reader:
         return ("bad", f"{name} is {general(own, 6)}") if way >= 1 - NEAR else ("good", "")
 
     def _level(self, trial: Trial, name: str) -> float | None:
-        """Return the median of the numbers, of those in the last quarter if that is where the finding is."""
+        """Return the median of the numbers, of those at the end if that is where the finding is."""
         column = trial.figures(name)
         finite = np.empty(0) if column is None else column[np.isfinite(column)]
-        if self.finding.verdict == "late":
-            finite = finite[-max(1, len(finite) // 4) :]
-        return float(np.median(finite)) if len(finite) else None
+        if not len(finite):
+            return None
+        return late_value(finite) if self.finding.verdict == "late" else float(np.median(finite))
 
 
 def failure_signature(trial: Trial) -> tuple[object, ...]:

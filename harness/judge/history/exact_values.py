@@ -34,7 +34,9 @@ learns slower. Rounding parts them late, and other batches to both sides."""
 SCORE_LIMIT = 0.05
 """Least drop of a score at the end that is bad if it is lower all along."""
 MUCH_MORE = 3.0
-"""Ratio of the difference at the end to the largest one before from which it counts."""
+"""Ratio of the difference at the end to the largest one before the last quarter from which it counts."""
+END = 16
+"""Divisor of the rows of a launch: so many of the last rows, at least one, are its end."""
 FEWEST = 3
 """Fewest numbers of a launch that tell a steady change from that of other seeds."""
 OTHER_LIMITS = {"drop": 0.03, "rise": 0.10, "change": 0.10}
@@ -110,24 +112,30 @@ def _is_steady(differences: Floats) -> bool:
 
 
 def _ends_worse(old: Floats, new: Floats, rule: str) -> bool:
-    """Return whether the last quarter is much worse in all its parts, and not only as other seeds or rounding may make
-    it: the versions begin alike and part to one side at once, or differed much less before."""
+    """Return whether the last quarter is worse in all its parts, or the end is much worse, and not only as other seeds
+    or rounding may make it: the versions begin alike and part to one side at once, or differed much less before."""
     turn = len(old) - len(old) // 4
-    size = max(abs(float(np.median(old[turn:]))), RANGE * float(np.ptp(old)))
-    before, end = _means((new - old)[:turn]), _means((new - old)[turn:])
-    mean = float(end.mean())
-    worst = worse_by(mean / max(size, TINY), rule)
-    if (end * mean <= 0).any():
-        return False
+    before, late = _means((new - old)[:turn]), _means((new - old)[turn:])
     first, least = np.abs(new - old)[:PARTS], ALIKE * abs(float(old[0]))
-    is_aside = bool((before * mean >= 0).all())
+    is_aside = bool((before * late.mean() >= 0).all()) and bool((late * late.mean() > 0).all())
     is_learning = is_aside and first[0] <= least < first.max()
-    is_late = abs(mean) > MUCH_MORE * float(np.abs(before).max())
-    return (
-        (is_learning and worst > LEARNING_LIMIT)
-        or (is_aside and rule == "drop" and worst > SCORE_LIMIT)
-        or (is_late and len(old) >= PARTS and worst > LATE_LIMITS[rule])
-    )
+    worst = _worst(old[turn:], new[turn:], rule, span=float(np.ptp(old)))
+    if (is_learning and worst > LEARNING_LIMIT) or (is_aside and rule == "drop" and worst > SCORE_LIMIT):
+        return True
+    end, largest = _end(new - old), MUCH_MORE * float(np.abs(before).max())
+    is_late = len(old) >= PARTS and max(float(end.min()), -float(end.max())) > largest
+    return is_late and _worst(_end(old), _end(new), rule, span=float(np.ptp(old))) > LATE_LIMITS[rule]
+
+
+def _worst(old: Floats, new: Floats, rule: str, *, span: float) -> float:
+    """Return by which share the mean is worse; `span` is how far the old value moves in a launch."""
+    size = max(abs(float(np.median(old))), RANGE * span)
+    return worse_by(float((new - old).mean()) / max(size, TINY), rule)
+
+
+def _end(values: Floats) -> Floats:
+    """Return the last values: END of all, at least one."""
+    return values[-max(1, len(values) // END) :]
 
 
 def _means(values: Floats) -> Floats:
@@ -136,9 +144,9 @@ def _means(values: Floats) -> Floats:
 
 
 def late_value(values: Floats) -> float:
-    """Return the median of the last quarter of the finite values; NaN if there are none."""
+    """Return the median of the end of the finite values; NaN if there are none."""
     known = values[np.isfinite(values)]
-    return float(np.median(known[-max(1, len(known) // 4) :])) if len(known) else math.nan
+    return float(np.median(_end(known))) if len(known) else math.nan
 
 
 def usual_value(values: Floats) -> float:

@@ -346,15 +346,18 @@ class _Metric:
         varies, lost = self._no_longer_exact()
         if is_noisy:
             changes, observed, visible = self._of_noisy(self.rows, usual_value)
-            if self.limit is None and not changes and not self.is_at_end:
+            if not changes and not self.is_at_end:
                 late = self._of_noisy(self.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
             changes = [one for one in changes if not any(one.after == each.after for each in varies)]
         else:
             known = {at: own for at, own in enumerate(exact) if own is not None and not self._is_other(at)}
             changes, observed = self._of_exact(known)
+        figure = late_value if any(change.verdict == "late" for change in changes) else usual_value
         seen = [
-            self._verdict(place, list(own.values()), visible=visible if is_noisy or agreed is not None else None)
+            self._verdict(
+                place, list(own.values()), figure=figure, visible=visible if is_noisy or agreed is not None else None
+            )
             for place, (own, agreed) in enumerate(zip(self.rows if is_noisy else self.long_rows, exact, strict=True))
         ]
         other = {one.after for one in observed if one.signal == OTHER_RESULT}
@@ -516,7 +519,10 @@ class _Metric:
             return ""
         old, new = self._sized(good), self._sized(values)
         if self.limit is not None:
-            return "value" if self._is_beyond(usual_value(old), usual_value(new)) else ""
+            if self._is_beyond(usual_value(old), usual_value(new)):
+                return "value"
+            is_late = parts_from(old, new, rule.rule) == "late" and self._is_beyond(late_value(old), late_value(new))
+            return "late" if is_late else ""
         return parts_from(old, new, rule.rule) or ("other" if is_other(old, new, rule.rule) else "")
 
     # ------------------------------------------------------------ values that differ from launch to launch
@@ -588,9 +594,11 @@ class _Metric:
 
     # ------------------------------------------------------------ verdicts
 
-    def _verdict(self, place: int, rows: Sequence[Floats], *, visible: float | None) -> SignalVerdict:
-        """Return what a version shows. `visible` is the minimum detectable effect."""
-        medians = [usual_value(values) for values in rows if np.isfinite(values).any()]
+    def _verdict(
+        self, place: int, rows: Sequence[Floats], *, figure: Callable[[Floats], float], visible: float | None
+    ) -> SignalVerdict:
+        """Return what a version shows. `figure` is that of a launch, `visible` the minimum detectable effect."""
+        medians = [figure(values) for values in rows if np.isfinite(values).any()]
         is_nan, name = self.nan[place], self.name
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit

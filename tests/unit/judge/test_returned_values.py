@@ -355,6 +355,28 @@ def test_the_same_loss_in_all_launches_is_compared_step_by_step(other: Any, is_b
     assert bool(judged(with_values(CURVE, CURVE, other)).changes) == is_bad
 
 
+@pytest.mark.parametrize("limits", [(), (limit("rise", 0.1),)])
+@pytest.mark.parametrize(("rows", "first", "noise"), [(ROWS, 425, 0.0), (ROWS, 460, 0.02), (20, 18, 0.0), (10, 9, 0.0)])
+def test_a_loss_that_explodes_in_its_last_steps_is_worse_at_its_end(
+    rows: int, first: int, noise: float, limits: tuple[MetricLimit, ...]
+) -> None:
+    """The last quarter counted as a whole: a loss that rose from 0.5 to 51 in its last 150 of 1,000 steps was good."""
+    trials = versions([1.0] * 4, noise=noise)
+    for place, version in enumerate(trials):
+        for number, trial in enumerate(version):
+            assert trial.trace is not None
+            values = trial.trace.columns["loss"][:rows].copy()
+            if place >= 2:
+                values[first:] *= 3
+            columns = {name: column[:rows] for name, column in trial.trace.columns.items()} | {"loss": values}
+            cut = replace(trial.trace, step=trial.trace.step[:rows], columns=columns)
+            version[number] = replace(trial, trace=cut, last_step=rows)
+    found = judged(trials, *limits)
+    assert kinds(found) == [("first_bad", 1, 2)]
+    assert found.changes[0].verdict == "late"
+    assert [signal.value for signal in found.seen] == pytest.approx([1, 1, 3, 3], rel=0.1)
+
+
 def test_a_brief_first_launch_does_not_hide_a_loss_that_leaves_late() -> None:
     trials = with_values(CURVE, CURVE, CURVE + BEND * 0.7)
     for version in trials:
@@ -367,7 +389,7 @@ def test_a_brief_first_launch_does_not_hide_a_loss_that_leaves_late() -> None:
     assert kinds(found) == [("first_bad", 1, 2)]
     assert found.changes[0].verdict == "late"
     assert found.changes[0].effect is not None
-    assert found.changes[0].effect.value == pytest.approx(1.85, abs=0.2), "that of the end, not that of the whole"
+    assert found.changes[0].effect.value == pytest.approx(2.5, abs=0.1), "that of the end, not that of the whole"
 
 
 def test_a_lower_accuracy_is_worse_a_higher_one_better_and_a_time_is_no_result() -> None:
