@@ -49,9 +49,10 @@ def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[
         if limit is None or len(step) < 2:
             continue
         if name == "worker_memory":
-            kept = _counted(trace, "worker_memory_kept")
-            if len(kept[0]) > 1:  # an image may send anything
-                both = [_judge_workers(*each, limit=limit, per=per) for each in ((step, values), kept)]
+            kept, alive = _counted(trace, "worker_memory_kept"), _last_alive(trace)
+            parts = [(at[at <= alive], kib[at <= alive]) for at, kib in ((step, values), kept)]
+            if min(len(at) for at, _ in parts) > 1:  # an image may send anything
+                both = [_judge_workers(*each, limit=limit, per=per) for each in parts]
                 growths[name] = min(both, key=lambda each: (_BETTER.index(each.verdict), each.rate or 0.0))
         else:
             growths[name] = _judge(name, trace, step, values, limit=limit, per=per)
@@ -59,6 +60,14 @@ def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[
             at_once = f"the {counted(per)}s are so quick that all counts were taken at nearly the same time"
             growths[name] = unjudged(f"{at_once}, and other processes may have done their work before")
     return growths
+
+
+def _last_alive(trace: Trace) -> float:
+    """Return the last step at which all processes were counted. Workers may end before the last step, and what they
+    leaked ends with them; all steps count if some end in the first half of the launch, as helpers do."""
+    step, processes = _counted(trace, "processes")
+    last = float(step[processes == processes.max()][-1]) if len(step) else 0.0
+    return last if len(step) and last >= step[-1] / 2 else math.inf
 
 
 def _are_at_once(trace: Trace, last: float) -> bool:

@@ -122,8 +122,8 @@ STEP = np.arange(20.0, 4001.0, 20)
 RARELY = np.array([1.0, 500.0, 1000.0, 2000.0, 4000.0])
 
 
-def judged(total: Floats, kept: Floats, *, step: Floats = STEP) -> Growth:
-    counts = {"step": step, "worker_memory": total, "worker_memory_kept": kept}
+def judged(total: Floats, kept: Floats, *, step: Floats = STEP, **more: Floats) -> Growth:
+    counts = {"step": step, "worker_memory": total, "worker_memory_kept": kept, **more}
     trace = Trace(step=step[:2], columns={}, counts=counts)
     return judge_counts(trace, limits=Limits())["worker_memory"]
 
@@ -148,6 +148,14 @@ def test_a_leak_shows_through_the_noise_of_the_batches() -> None:
 def test_workers_that_leak_and_are_replaced_are_good() -> None:
     """`maxtasksperchild`: each worker leaks, but takes with it what it lost."""
     assert judged(60_000 + 8 * (STEP % 400), 60_000 + 8 * STEP).verdict == "flat"
+
+
+@pytest.mark.parametrize(("ended", "verdict"), [(3900, "leak"), (2500, "leak"), (500, "flat")])
+def test_workers_that_leak_and_end_before_the_last_step_are_judged_while_they_run(ended: int, verdict: str) -> None:
+    """Their memory fell to nothing at their end, so that growth was ruled out. A helper of the start is no worker."""
+    lost = 60_000 + 8.0 * np.minimum(STEP, ended)
+    is_there = np.where(ended >= STEP, 1.0, 0.0)
+    assert judged(lost * is_there, lost, processes=2 * is_there).verdict == verdict
 
 
 def test_an_image_that_sends_half_of_the_figures_stops_no_judge() -> None:
