@@ -153,6 +153,7 @@ def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[
         yield Observation(
             series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,
             before=versions[each.before], after=versions[each.after],
+            last=None if each.last is None else versions[each.last],
         )  # fmt: skip
 
 

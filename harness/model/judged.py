@@ -261,12 +261,14 @@ class Change:
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """A difference between two neighbouring versions of one row that is reported but not judged: `signal` is `log`
-    or a metric, `before` and `after` are positions, `text` describes it."""
+    or a metric, `before` and `after` are positions, `text` describes it. `last`: the last of the versions from `after`
+    on that all show it; None if that is not looked at."""
 
     signal: Metric
     before: int
     after: int
     text: str
+    last: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +282,7 @@ class Observation:
     before: str
     after: str
     text: str
+    last: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, takewhile
 
 from harness.agent.result_names import RESOURCES, WORD
 from harness.amounts import plural
@@ -19,19 +20,25 @@ FEWER = 0.1
 """Least share by which all launches of a version make fewer steps than those of the version before."""
 
 
-def fewer_steps(launches: Sequence[Sequence[Trial]]) -> Iterator[Observed]:
-    """Yield, for each version whose programs end by themselves after fewer steps than before, the numbers of steps: an
+def fewer_steps(launches: Sequence[Sequence[Trial]]) -> list[Observed]:
+    """Return, for each version whose programs end by themselves after fewer steps than before, the numbers of steps: an
     early end may be the fault that nobody reports. A launch that the agent ended would have made more."""
     before: tuple[int, int] | None = None
+    found: list[Observed] = []
+    least = 0.0
     for place, version in enumerate(launches):
         made = [trial for trial in version if trial.ended_well and has_step_times(trial)]
         own = [trial.last_step for trial in made if trial.run_s is not None]
         whole = [*own, *(trial.last_step for trial in made if trial.run_s is None and trial.end == "completed")]
         if before is not None and len(own) > 1 and own == whole and max(own) < (1 - FEWER) * before[1]:
             text = f"it ends after {max(own)} {plural('step', max(own))}; the version before makes {before[1]}"
-            yield Observed(signal="fewer_steps", before=before[0], after=place, text=text)
+            found.append(Observed(signal="fewer_steps", before=before[0], after=place, last=place, text=text))
+            least = (1 - FEWER) * before[1]
+        elif found and len(own) > 1 and own == whole and max(own) < least:
+            found[-1] = replace(found[-1], last=place)
         if len(whole) > 1:
             before = place, min(whole)
+    return found
 
 
 MOST_LINES = 400
@@ -65,6 +72,7 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
     known: set[str] = set()
     before: int | None = None
     observed: list[Observed] = []
+    printing = dict[int, set[str]]()
     for place, version in enumerate(launches):
         printed = [log_lines_of(trial) for trial in version if trial.measured]
         if not printed:
@@ -74,12 +82,18 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
             for line, count in Counter(line for lines in printed for line in lines).items()
             if 2 * count > len(printed)
         ]
+        printing[place] = set(usual)
         new = [line for line in usual if line not in known]
         if before is not None:
             observed += _observed(before, place, new)
         known.update(*printed)
         before = place
-    return tuple(observed)
+
+    def last(each: Observed) -> int:
+        later = [place for place in printing if place >= each.after]
+        return list(takewhile(lambda place: each.text in printing[place], later))[-1]
+
+    return tuple(replace(each, last=last(each)) if each.text in printing[each.after] else each for each in observed)
 
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:

@@ -134,7 +134,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _observation(each: Observation) -> dict[str, Any]:
     where = _where(each.lane, each.variant)
-    return {"series": each.series, **where, **_fields_of(each, ("signal", "before", "after", "text"))}
+    return {"series": each.series, **where, **_fields_of(each, ("signal", "before", "after", "last", "text"))}
 
 
 def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from harness import amounts
-from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, RunResult, signal_of
+from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, Observation, RunResult, signal_of
 from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.names import at_most, lane_text, notable_cells, side_of, some_of, together, variant_text
+from harness.report.text.names import at_most, lane_text, side_of, some_of, together, variant_text
 from harness.report.text.signal_words import is_needless, looks_bad_because, tone
 
 _MOST = 3
@@ -43,16 +43,23 @@ def to_look_at(result: RunResult) -> list[str]:
     ValueError: …`. Those of a version that fails or returns NaN are left out, because its finding quotes them.
     """
     begins = {side_of(one, one.after) for one in result.findings if one.metric == "outcome" or one.verdict == "nan"}
-    notable = [(place, each) for place, some in notable_cells(result).items() for each in some]
-    errors = [place for place, each in notable if each.signal == NOTABLE[0]]
+    notable = [each for each in result.observations if each.signal in NOTABLE]
+    errors = [side_of(each, each.after) for each in notable if each.signal == NOTABLE[0]]
     told = []
-    for place, each in sorted(notable, key=lambda one: NOTABLE.index(one[1].signal)):
+    for each in sorted(notable, key=lambda one: NOTABLE.index(one.signal)):
+        place = side_of(each, each.after)
         is_named = each.text.startswith("Traceback ") and errors.count(place) > 1  # its last line says more
         if place not in begins and not is_named:
-            version_name = f"{plain(each.series)} {version(each.after)}"
-            verb = signal_words.verb(signal_of(each.signal))
-            told.append(f"{version_name} {verb}: {shortened(each.text.rstrip(':'), most=160)}")
+            told.append(f"{_who_shows(each)}: {shortened(each.text.rstrip(':'), most=160)}")
     return list(dict.fromkeys(told))
+
+
+def _who_shows(each: Observation) -> str:
+    """Return `six 1.2 prints a new error`, or `six prints a new error from 1.2 to 1.4` if later versions do so, too."""
+    series, verb = plain(each.series), signal_words.verb(signal_of(each.signal))
+    if each.last in (None, each.after):
+        return f"{series} {version(each.after)} {verb}"
+    return f"{series} {verb} from {version(each.after)} to {version(each.last or '')}"
 
 
 def _cells(result: RunResult, some: int) -> str:

@@ -78,12 +78,19 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
 
 
 def notable_cells(result: RunResult) -> dict[RowKey, list[Observation]]:
-    """Return the observations that nobody should miss by the place of their cell, errors first."""
+    """Return the observations that nobody should miss by the place of each cell that shows them, errors first."""
+    order = {series.name: [image.version for image in series.images] for series in result.plan.matrix.series}
     return grouped(
-        (side_of(each, each.after), each)
+        (side_of(each, version), each)
         for each in sorted(result.observations, key=lambda each: each.signal != NOTABLE[0])
         if each.signal in NOTABLE
+        for version in _shown_by(each, order[each.series])
     )
+
+
+def _shown_by(each: Observation, versions: Sequence[str]) -> Sequence[str]:
+    """Return the versions that show an observation."""
+    return versions[versions.index(each.after) : versions.index(each.last or each.after) + 1]
 
 
 def positions(result: RunResult) -> dict[tuple[str, str], int]:

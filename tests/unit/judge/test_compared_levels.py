@@ -114,8 +114,8 @@ def test_a_warning_is_told_without_the_line_of_code_below_it() -> None:
 
 def test_a_line_that_no_version_before_printed_is_told_once() -> None:
     old, new = printing("ready 1\n", "ready 2\n"), printing("ready 3\nno libcudnn 8\n", "ready 4\nno libcudnn 9\n")
-    (found,) = new_lines([old, new, new])
-    assert (found.before, found.after, found.text) == (0, 1, "no libcudnn #")
+    (found,) = new_lines([old, new, [], new, old])
+    assert (found.before, found.after, found.last, found.text) == (0, 1, 3, "no libcudnn #")
 
 
 def test_a_line_of_one_launch_of_three_is_chance() -> None:
@@ -193,6 +193,8 @@ def test_a_version_that_ends_after_fewer_steps_is_never_simply_good() -> None:
     ((fewer),) = fewer_steps([version(300, 300), version(100, 100)])
     assert (fewer.signal, fewer.before, fewer.after) == ("fewer_steps", 0, 1)
     assert fewer.text == "it ends after 100 steps; the version before makes 300"
+    (fewer,) = fewer_steps([version(300, 300), version(100, 100), version(110, 110), version(300, 300)])
+    assert (fewer.after, fewer.last) == (1, 2)
     assert len(list(fewer_steps([version(300, 300, run_s=None), version(100, 100)]))) == 1, "it was cut at its budget"
     assert not list(fewer_steps([version(300, 300), version(290, 290)]))
     assert not list(fewer_steps([version(300, 90), version(100, 80)])), "it ends when it has learned enough"
