@@ -183,7 +183,8 @@ MOSTLY = 0.75
 
 def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Order) -> int | None:
     """Return the position from which on the fault is mostly repaired, though the rest is still beyond the limit, until
-    it ends; None if it never is. `known` are the verdicts on the versions of its place, and `order` their positions.
+    it ends; None if it never is, or if its figure there may be that of the version before. `known` are the verdicts on
+    the versions of its place, and `order` their positions.
     """
     begins, kind = episode.begins, signal_of(episode.finding.metric).kind
     if begins is None or begins.before is None or begins.kind != "first_bad" or kind not in ("growth", "level"):
@@ -207,7 +208,10 @@ def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Orde
         if place in figures:
             is_mild = (figures[place] - good) / (worst - good) <= 1 - MOSTLY
             found = None if not is_mild else place if found is None else found
-    return found
+    intervals = {order[version]: verdict.of(begins.metric).ci for version, verdict in known.items() if version in order}
+    before = max((place for place in figures if found is not None and place < found), default=None)
+    own, last = (intervals.get(place) if place is not None else None for place in (found, before))
+    return None if own and last and own[1] >= last[0] else found
 
 
 # ---------------------------------------------------------------- causes
