@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from harness import facts
 from harness.amounts import count
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
+from harness.judge.cell import SETTLED
 from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
 from harness.judge.comparison.compared_levels import Compared, Modes
 from harness.judge.comparison.level_rules import EXACT
@@ -102,6 +103,7 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     sized = [_sized(change, compared) for change in found]
     changes = (*sized, *(change for metric in values.values() for change in metric.changes))
     judged = [replace(cell, verdict=verdict) for cell, verdict in zip(alone, verdicts, strict=True)]
+    judged = _with_doubts(judged, changes)
     if row.searched:
         judged = _with_confirmation(judged, changes)
     warnings = list(_warnings(planned, judged, changes, compared, searched=row.searched))
@@ -260,6 +262,24 @@ def _sized(change: Change, compared: Compared) -> Change:
     return replace(change, effect=Effect(value=abs(new - old), unit=unit_per(signal, per)))
 
 
+def _with_doubts(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
+    """Return the cells of a row; those that look good, but passed too few launches to rule out the fault of the
+    neighbouring version, are blind to it."""
+    told = list(cells)
+    for change in changes:
+        is_flaky = change.metric == "outcome" or change.verdict == "two modes"
+        for place in change.untestable if is_flaky else ():
+            verdict = cells[place].verdict
+            if verdict.verdict in GOOD:
+                passed = count(verdict.able(change.metric), "launch")
+                why = f"it passed {passed}, too few to rule out the fault of the neighbouring version"
+                doubt = replace(verdict.of(change.metric), seen="blind", why=why, remedy=SETTLED)
+                told[place] = replace(
+                    cells[place], verdict=replace(verdict, signals={**verdict.signals, change.metric: doubt})
+                )
+    return told
+
+
 def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
     """Return the cells of a bisected row, with an explanation for each that was bad once and needed no second launch:
     it is beyond a change, and not yet fixed.
@@ -319,17 +339,7 @@ def _warnings(
             f"{series} on {lane}, {variant}: its step times were measured while other lanes of {lane.host.name} "
             "were busy (`parallel: true`); run it alone before relying on them"
         )
-    # Versions that look good may have too few launches for a finding to rely on.
     flaky = [change for change in changes if change.metric == "outcome" or change.verdict == "two modes"]
-    between = {place for change in flaky for place in change.untestable}
-    doubted = [place for place in sorted(between) if cells[place].verdict.verdict in GOOD]
-    if doubted:
-        versions = ", ".join(row.cells[place].image.version for place in doubted)
-        yield (
-            f"{series} {versions} on {lane}, {variant}: they passed in too few launches to rule out the fault of "
-            "the neighbouring version, so the finding names a range of versions; run more launches (`--trials`) "
-            "to narrow it"
-        )
     verdicts = [cell.verdict for cell in cells]
     if flaky and (places := perhaps_frequent(verdicts, [cell.trials for cell in cells])):
         yield f"{series} on {lane}, {variant}: {_perhaps(cells, places)}"
