@@ -39,6 +39,9 @@ MEASURED = RESOURCES - _words(
     " timestamp us v ver version versions warmup year"
 )
 """Words for times, rates and amounts: numbers that a benchmark prints as its answer."""
+RATES = _words("fps ips qps speed throughput tps")
+DURATIONS = _words("duration elapsed latency")
+A_SECOND = ("/s", "/sec", "/second", "per_s", "per_sec", "per_second")
 AFTER = _words(
     "at avg average ema epoch eval evaluation final k last macro mean micro rate running smoothed step sum test top"
     " train training val valid validation weighted"
@@ -76,6 +79,16 @@ def is_measure(name: str) -> bool:
     """Return whether a number that is no result is a time, a rate or an amount of memory."""
     words = [_plain(word) for word in WORD.findall(name.lower())]
     return not worse_if(name) and any(word in MEASURED or word.endswith("time") for word in words)
+
+
+def worse_measure(name: str) -> str:
+    """Return which change of a time or a rate is worse, `rise` or `drop`; "" for any other number."""
+    if not is_measure(name):
+        return ""
+    words = [_plain(word) for word in WORD.findall(name.lower())]
+    if name.lower().endswith(A_SECOND) or not RATES.isdisjoint(words):
+        return "drop"
+    return "rise" if any(word in DURATIONS or word.endswith("time") for word in words) else ""
 
 
 def is_error(name: str) -> bool:

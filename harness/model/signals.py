@@ -166,7 +166,7 @@ _TABLE = (
     ),
     Signal(
         name="run_time", kind="level", group="step time", title="run time", noun="a longer run",
-        verb="takes {longer} to run", unit="s", limit=0.10, least=0.25, weight=0.5, explains=("cpu_time",),
+        verb="takes {longer} to run", unit="s", limit=0.10, least=0.25, weight=0.5, explains=("cpu_time", "throughput"),
         help="the time from the start to the end of a program or a command that ends by itself",
     ),
     Signal(
@@ -339,6 +339,11 @@ def worse_if(metric: str) -> Literal["rise", "drop", "change"] | None:
     return cast('Literal["rise", "drop", "change"] | None', result_names.worse_if(metric) or None)
 
 
+def worse_measure(metric: str) -> Literal["rise", "drop"] | None:
+    """Return which change of a time or a rate that a program prints is worse; None for any other number."""
+    return cast('Literal["rise", "drop"] | None', result_names.worse_measure(metric) or None)
+
+
 Per = Literal["step", "request", "line", "run"]
 """The units by which the amounts of a launch are counted: steps, requests to a server, lines that the program prints,
 or, of a program or a command without steps that ends by itself, the whole run."""
@@ -385,7 +390,7 @@ def signal_of(name: str) -> Signal:
     return Signal(
         name=name, kind="value", group="values", title=metric, noun=f"another {metric}",
         verb=f"returns another `{metric}`", unit="", help="a number that the scenario returns or prints",
-        falls=worse_if(metric) == "drop",
+        falls="drop" in (worse_if(metric), worse_measure(metric)),
     )  # fmt: skip
 
 

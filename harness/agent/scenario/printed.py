@@ -97,7 +97,7 @@ class Reader(object):
             if len(printed) <= MOST_TIMES:
                 printed.append(value)
 
-    def rest(self):
+    def rest(self, measures=True):
         """Return name -> number for what counts only at the end: `accuracy (1)` precedes the last `accuracy`."""
         few = {name: values[:-1] for name, values in self._newest[1].items() if len(values) <= MOST_TIMES}
         numbers = {result_names.EARLIER % (name, at): value for name in few for at, value in enumerate(few[name], 1)}
@@ -145,10 +145,10 @@ PAIR = re.compile(
       |(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![-/])))
     (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
-    (?!\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|[\w.]{0,12}/s(?:ec)?|s/it|/)(?!\w))
-    (%?)""",
+    (?!\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)(?!\w))
+    (%?) (\ ?[\w.]{0,12}/s(?:ec)?(?!\w))?""",
     re.VERBOSE,
-)  # the name, what is between, the number, of how many, in percent
+)  # the name, what is between, the number, of how many, in percent, how many a second
 OF = re.compile(r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?) $", re.IGNORECASE)
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
 QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows
@@ -173,7 +173,7 @@ class Named(Reader):
     other than by a constant upwards, as a counter's does, or at the end if it never changed: `checksum 17`. It does not
     count in a warning, nor amid the words of a sentence: `loaded 0.5 of it`. Counters, times, sizes and settings never
     count (result_names.py), nor does source code that a warning or a traceback quotes. With `measures`, the last of the
-    times and rates count at the end: a benchmark prints them as its answer.
+    times and rates count at the end, also before `images/s`: a benchmark prints them as its answer.
     """
 
     def __init__(self, log, but=None, measures=False):
@@ -194,7 +194,9 @@ class Named(Reader):
         self._is_source = QUOTES_SOURCE.search(line) is not None
         line, numbers = single_spaced(without_escapes(line, " ")), {}
         for match in PAIR.finditer(line):
-            name, between, text, total, percent = match.groups()
+            name, between, text, total, percent, rate = match.groups()
+            if rate and not result_names.worse_measure(name):
+                continue
             state = self._names.get(name)
             if state is None:
                 state = self._learn(name)
@@ -221,9 +223,13 @@ class Named(Reader):
         """Forget what was printed before the first step: settings, versions, sizes of the data."""
         self._names = {name: state for name, state in self._names.items() if isinstance(state, bool)}
 
-    def rest(self):
+    def rest(self, measures=True):
         known = {name: state for name, state in self._names.items() if not isinstance(state, bool)}
-        never_changed = {name: last for name, (last, rise) in known.items() if last is not None and rise is None}
+        never_changed = {
+            name: last
+            for name, (last, rise) in known.items()
+            if last is not None and rise is None and (measures or result_names.worse_if(name))
+        }
         results_first = sorted(never_changed, key=lambda name: not result_names.worse_if(name))  # there may be too many
         return dict(Reader.rest(self), **{name: never_changed[name] for name in results_first})
 

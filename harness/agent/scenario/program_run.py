@@ -108,7 +108,7 @@ class ProgramRun(object):
         importing.Finder(awaited).install()
         children.watch()
         if self.job["printed"] != {}:
-            self._numbers = printed.reader(self.job["printed"], self._printed)
+            self._numbers = printed.reader(self.job["printed"], self._printed, measures=True)
             self._numbers.install()
         if self._steps_are == "auto":
             self._lines = printed.LineSteps(functools.partial(self._ticker.mark, "line"), lines_are)
@@ -312,7 +312,7 @@ class ProgramRun(object):
             self._ready(self._ticker, None)
         self._ticker.settle()
         if self._numbers is not None:
-            self._logged(self._numbers.rest())
+            self._logged(self._numbers.rest(measures=is_unseen))
         self._ticker.sampler.metrics.fold(self._ticker.steps)
         self._last_look()
         end = "completed" if is_whole else "stopped"

@@ -16,7 +16,19 @@ from types import MappingProxyType
 
 from harness.judge.attribution.row_states import RowStates
 from harness.judge.history.transitions import FailureName
-from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped, signal_of
+from harness.model import (
+    METRIC_PREFIX,
+    SIGNALS,
+    CellVerdict,
+    Effect,
+    Episode,
+    Finding,
+    Lane,
+    Variant,
+    grouped,
+    signal_of,
+    worse_measure,
+)
 from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign_of
 
 
@@ -298,7 +310,9 @@ def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -
 
 
 def _names(cause: str, effect: str) -> bool:
-    return cause in SIGNALS and effect in SIGNALS[cause].explains
+    """Return whether the one may have the other as a consequence; a time or a rate that is printed is a throughput."""
+    is_printed = effect.startswith(METRIC_PREFIX) and worse_measure(effect.removeprefix(METRIC_PREFIX))
+    return cause in SIGNALS and ("throughput" if is_printed else effect) in SIGNALS[cause].explains
 
 
 ITEM_KIB: Mapping[str, float] = {"open_files": 1024.0, "threads": 16 * 1024.0}

@@ -55,6 +55,7 @@ from harness.model import (
     Trial,
     log_of_change,
     worse_if,
+    worse_measure,
 )
 from harness.model.judged import State
 from harness.model.measured import AGENT_COLUMNS, MOST_METRICS
@@ -307,12 +308,17 @@ class _Metric:
     def rule(self) -> MetricLimit | None:
         """Return the limit of the matrix file, or the usual one. None: nothing is bad, as if a number varies whose name
         does not tell what is worse."""
-        usual = worse_if(self.name)
-        if self.limit is not None or usual is None:
+        usual = worse_if(self.name) or (worse_measure(self.name) if self.is_answer else None)
+        if self.limit is not None or not usual:
             return self.limit
         if usual == "change" and (self.is_noisy or self._is_package):
             return None
         return MetricLimit(metric=self.name, rule=usual, limit=self.noisy_limit)
+
+    @cached_property
+    def is_answer(self) -> bool:
+        """Return whether the number is a time, a rate or an amount that a program without steps printed."""
+        return is_measure(self.name) and not any(map(_has_steps, chain(*self.clean)))
 
     @cached_property
     def noisy_limit(self) -> float:
@@ -627,8 +633,7 @@ class _Metric:
         """Return `plain`, which is good, or a verdict of `none` if a change might not have shown. It is not blind:
         nobody asked for this limit."""
         name = self.name
-        is_answer = is_measure(name) and not any(map(_has_steps, chain(*self.clean)))
-        if self.rule is None and self.is_noisy and (worse_if(name) == "change" or is_answer):
+        if self.rule is None and self.is_noisy and (worse_if(name) == "change" or self.is_answer):
             why = "checked for NaN and infinity only: its name does not tell what is worse"
             remedy = f"`metrics: {{{name}: {{rise: 10%}}}}` or `drop` judges it"
             return replace(plain, seen="none", visible=None, why=why, remedy=remedy)

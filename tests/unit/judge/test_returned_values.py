@@ -707,12 +707,23 @@ def test_the_interval_is_clopper_and_pearson_s(failed_of: tuple[int, int]) -> No
     assert exact_interval(failed, trials) == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.parametrize(("name", "step_s", "is_told"), [("requests/s", np.nan, True), ("requests/s", 0.1, False)])
-def test_a_rate_that_a_command_prints_names_the_key_that_judges_it(name: str, step_s: float, is_told: bool) -> None:
-    """Of a program whose steps are timed, a time or a rate that it logs tells nothing more."""
-    trials = named(versions([100.0, 50.0], noise=0.01), name)
+@pytest.mark.parametrize(
+    ("name", "level", "step_s", "is_bad", "is_told"),
+    [
+        ("requests/s", 50.0, np.nan, True, False), ("requests/s", 200.0, np.nan, False, False),
+        ("latency", 200.0, np.nan, True, False), ("requests/s", 50.0, 0.1, False, False),
+        ("memory", 200.0, np.nan, False, True),
+    ],
+)  # fmt: skip
+def test_a_rate_that_a_program_without_steps_prints_is_judged(
+    name: str, level: float, step_s: float, is_bad: bool, is_told: bool
+) -> None:
+    """A benchmark of a fixed duration printed a third fewer images a second, and all was good. Of a program whose steps
+    are timed, a time or a rate that it logs tells nothing more."""
+    trials = named(versions([100.0, 100.0, level, level], noise=0.01), name)
     for trial in (trial for version in trials for trial in version):
         assert trial.trace is not None
         trial.trace.columns["step_s"][:] = step_s  # type: ignore[index]
-    seen = judge_values(trials, limits=Limits(), steps=STEPS)[f"metrics.{name}"].seen[1]
-    assert (seen.seen, "metrics: {requests/s: " in seen.remedy) == (("none", True) if is_told else ("good", False))
+    found = judge_values(trials, limits=Limits(), steps=STEPS)[f"metrics.{name}"]
+    assert kinds(found) == ([("first_bad", 1, 2)] if is_bad else [])
+    assert (f"metrics: {{{name}: " in found.seen[2].remedy) == is_told
