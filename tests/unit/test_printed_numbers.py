@@ -123,6 +123,10 @@ def test_the_words_of_a_warning_or_a_sentence_are_no_metrics(text: str) -> None:
 def test_the_answers_of_a_benchmark_are_its_last_times_and_rates() -> None:
     """Nothing said that `requests/s`, the only number that a command printed, was not judged."""
     reader = printed.reader(None, None, but="SIZE", measures=True)
-    lines = ("requests/s: 90.5", "Latency: 12", "size: 3", "port: 8080", "loss 0.5", "requests/s: 99.1")
+    lines = (
+        "requests/s: 90.5", "Latency: 12", "size: 3", "port: 8080", "loss 0.5", "requests/s: 99.1",
+        "throughput: 250.0 images/s", "copied: 30 MB/s", "warmup 3 s", "elapsed: 12 s",
+    )  # fmt: skip
     assert [each for line in lines for each in reader.values(line)] == ["loss"]
-    assert reader.rest() == {"requests/s": 99.1, "Latency": 12.0}
+    assert reader.rest() == {"requests/s": 99.1, "Latency": 12.0, "throughput": 250.0}
+    assert reader.rest(measures=False) == {}
