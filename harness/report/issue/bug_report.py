@@ -83,7 +83,8 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
     """Return the report; its renderer removes private content from all but the code."""
     finding, bad_version = issue.finding, issue.bad.cell.image.version
     size = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
-    good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
+    is_known = issue.good is not None and issue.good.verdict.of(finding.metric).seen not in ("blind", "suspect")
+    good = f" ({issue.good.cell.image.version} is good)" if issue.good is not None and is_known else ""
     what = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict), finding.metric)
     added = [each.on(issue.number) for each in added_to(issue.added)]
     charts = Charts(drawn=tuple(drawings.values()), files=tuple(f"{name}.png" for name in drawings))
@@ -372,7 +373,8 @@ def _row(entry: CellResult, issue: Issue, first: Metric) -> list[str]:
     word = signal_words.verdict_word(verdict)
     if verdict.verdict in GOOD and verdict.of(finding.metric).seen == "bad":  # its memory alone is flat
         word = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict), finding.metric)
-    failed = f", {verdict.failed} failed" if verdict.failed else ""
+    of = f" of {verdict.at_risk} that got as far" if verdict.too_short else ""
+    failed = f", {verdict.failed}{of} failed" if verdict.failed else ""
     peak_kib, _ = signal_words.figure_of("peak_memory", verdict)
     step_s, around = signal_words.figure_of("step_time", verdict)
     step_ms = None if step_s is None else 1000 * step_s
