@@ -210,6 +210,7 @@ class ImageStore(Protocol):
     def refused(self, image: Image, say: Say) -> str:
         """Return why `prepare` would fail, in one line, if a registry says so at once; "" if it may succeed. Raises
         InfrastructureError."""
+        return ""
 
     def holds(self, prepared: Prepared) -> bool:
         """Return whether the host still has a prepared image. Raises InfrastructureError."""
@@ -226,14 +227,10 @@ class ImageStore(Protocol):
         InfrastructureError."""
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        """Remove all `kept` images that are not in use; return their names. Raises InfrastructureError."""
-
-
-def remove_all(store: ImageStore, say: Say) -> tuple[str, ...]:
-    """Remove all images that a store keeps and that are not in use; return their names. Made images are removed before
-    the pulled images that they are based on. Raises InfrastructureError."""
-    kept = sorted(store.kept(), key=lambda each: not each.made)
-    return tuple(each.name for each in kept if store.remove(each, say))
+        """Remove all `kept` images that are not in use; return their names. Made images are removed before the pulled
+        images that they are based on. Raises InfrastructureError."""
+        kept = sorted(self.kept(), key=lambda each: not each.made)
+        return tuple(each.name for each in kept if self.remove(each, say))
 
 
 class Engine(ImageStore, Protocol):

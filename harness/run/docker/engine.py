@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import docker
+from docker.errors import APIError, NotFound
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.model import Build, Graft, Host, Image, Install, Prepared, Pull, Varied
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
-from harness.run.docker import containers, host_probe, lease, volumes
+from harness.run import owners
+from harness.run.docker import containers, host_probe, lease
 from harness.run.docker.docker_client import check_podman, connect, engine_errors, is_podman
-from harness.run.engine import NO_PYTHON, Kept, LaunchRequest, Lease, Session, remove_all
+from harness.run.engine import NO_PYTHON, Engine, Kept, LaunchRequest, Lease, Session
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import first_available
 from harness.run.images import find_images, our_images
@@ -42,7 +44,7 @@ def open_engine(
     return DockerEngine(connect(host, environ=environ), host=host, environ=environ, patience=NetworkRetries(waits_s))
 
 
-class DockerEngine:
+class DockerEngine(Engine):
     """Runs trials on the engine of `client`. `patience` retries to get an image after network errors."""
 
     def __init__(
@@ -204,24 +206,40 @@ class DockerEngine:
 
     def make_cache(self) -> str:
         with engine_errors(self._place):
-            return volumes.make(self._client)
+            return str(self._client.api.create_volume(**containers.marked("cache"))["Name"])
 
     def has_cache(self, reference: str) -> bool:
         with engine_errors(self._place):
-            return volumes.exists(self._client, reference)
+            try:
+                self._client.api.inspect_volume(reference)
+            except NotFound:
+                return False
+            return True
 
     def remove_cache(self, reference: str) -> None:
         with engine_errors(self._place):
-            volumes.remove(self._client, reference)
+            try:
+                self._client.api.remove_volume(reference)
+            except APIError as error:  # it is gone, or a container uses it
+                if error.status_code not in (containers.NOT_FOUND, containers.CONFLICT):
+                    raise
 
     def leftovers(self) -> tuple[str, ...]:
         with engine_errors(self._place):
             return (*self._leftovers().values(), *self._left_caches())
 
     def _left_caches(self) -> tuple[str, ...]:
-        """Return the caches of dead runs. Whoever may use a cache holds the lease."""
-        holder = lease.holder_of(self._client, place=self._place)
-        return volumes.dead(self._client, living=None if holder is None or holder.lapsed else holder.owner)
+        """Return the caches of dead runs. Whoever may use a cache holds the lease: an owner that cannot be checked, and
+        does not hold it, is gone."""
+        holder, left = lease.holder_of(self._client, place=self._place), []
+        living = None if holder is None or holder.lapsed else holder.owner
+        labels = [containers.OWNER_LABEL, containers.NAME_LABEL]
+        for volume in self._client.api.volumes(filters={"label": labels}).get("Volumes") or ():
+            owner, name = (volume["Labels"][label] for label in labels)
+            lives = owners.is_alive(owner)
+            if name == volume["Name"] and not (owner == living if lives is None else lives):
+                left.append(name)
+        return tuple(sorted(left))
 
     def _leftovers(self) -> dict[str, str]:
         """Return the names of the containers that dead runs left, by id, with a lease that has lapsed."""
@@ -236,7 +254,7 @@ class DockerEngine:
                 containers.remove(self._client, container_id)
             caches = self._left_caches()
             for cache in caches:
-                volumes.remove(self._client, cache)
+                self.remove_cache(cache)
             return len(found) + len(caches)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
@@ -246,7 +264,7 @@ class DockerEngine:
             if used:
                 say(f"no image removed: another harness is running there ({used}); clean again when it has ended")
                 return ()
-        return remove_all(self, say)
+        return super().remove_images(say)
 
     def kept(self) -> tuple[Kept, ...]:
         with engine_errors(self._place):

@@ -30,7 +30,7 @@ from harness.model import Image, Install, Prepared, Varied
 from harness.model.answers import Room
 from harness.model.watching import Say
 from harness.run import owners
-from harness.run.engine import Kept
+from harness.run.engine import ImageStore, Kept
 from harness.run.images import build_errors
 from harness.run.interruptible import WAITS_S, NetworkRetries, run_command, unavailable
 from harness.run.leases import REMEDY, locked, protected, reason_of, removable
@@ -67,7 +67,7 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     return Path(cache).absolute() / "harness" / "environments"
 
 
-class EnvironmentStore:
+class EnvironmentStore(ImageStore):
     """An ImageStore in the cache folder that `environ` selects. `host_in_words`: the kind of host, for messages.
     `waits_s`: seconds before each retry after a network error.
 
@@ -132,9 +132,6 @@ class EnvironmentStore:
         folder = self._folder(source, build=build_of(found))
         digest = _digest_in(folder)
         return None if digest is None else Prepared(image=image, reference=str(python_of(folder)), digest=digest)
-
-    def refused(self, image: Image, say: Say) -> str:
-        return ""
 
     def _folder(self, source: Install, *, build: str) -> Path:
         more = [*(["exact"] if source.exact else []), *([source.hashes] if source.hashes else [])]

@@ -25,7 +25,7 @@ from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.image_references import DIGEST, RegistryName, parse
 from harness.registry.registry_client import Registry
 from harness.run import owners
-from harness.run.engine import Kept, remove_all
+from harness.run.engine import ImageStore, Kept
 from harness.run.images import our_images
 from harness.run.images.disk_budget import architecture_of
 from harness.run.images.find_images import prepared as prepared_of
@@ -72,7 +72,7 @@ class Record:
 RECORD = TypeAdapter(Record)
 
 
-class ImageFiles:
+class ImageFiles(ImageStore):
     """An ImageStore of image files for one container program. `environ` selects the cache folder and the credentials of
     registries."""
 
@@ -168,9 +168,6 @@ class ImageFiles:
             return None if record is None else self._prepared(image, record)
         return None
 
-    def refused(self, image: Image, say: Say) -> str:
-        return ""  # to ask is not worth requesting a node
-
     def holds(self, prepared: Prepared) -> bool:
         return Path(prepared.reference).exists()
 
@@ -235,7 +232,7 @@ class ImageFiles:
         return self._remove(Path(kept.reference), say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        removed = remove_all(self, say)
+        removed = super().remove_images(say)
         for part in self._folder.glob(f".*{self._suffix}"):
             self._remove(part.with_name(f"{part.name[1:].partition('.')[0]}{part.suffix}"), say)
         return removed
@@ -282,7 +279,7 @@ def _read(file: Path) -> Record | None:
 PULL_S = 4 * 3600.0
 
 
-class NodeImages:
+class NodeImages(ImageStore):
     """An ImageStore that uses `docker` on the node that is held. Images that the harness pulled stay on the
     node until they are removed; a second name marks them as the harness's.
     """
@@ -320,9 +317,6 @@ class NodeImages:
         own = architecture_of(self._hold.facts)
         return None if entry is None else prepared_of(image, reference, entry, own=own)
 
-    def refused(self, image: Image, say: Say) -> str:
-        return ""  # to ask is not worth requesting a node
-
     def holds(self, prepared: Prepared) -> bool:
         return self._inspected(prepared.reference, unheard) is not None
 
@@ -338,9 +332,6 @@ class NodeImages:
 
     def remove(self, kept: Kept, say: Say) -> bool:
         return our_images.remove(self.api, kept.reference, say=say)
-
-    def remove_images(self, say: Say) -> tuple[str, ...]:
-        return remove_all(self, say)
 
     def room(self) -> Room | None:
         return None
