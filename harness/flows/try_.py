@@ -24,9 +24,9 @@ from harness.history.selection import remember
 from harness.judge.launches import over_time
 from harness.matrix import load_matrix
 from harness.matrix.draft import Draft, text
+from harness.matrix.draft.job import called_in_loops, functions, near_command
 from harness.matrix.draft.options import option_of
-from harness.matrix.draft.steps import called_in_loops, functions
-from harness.matrix.draft.words import near_command, safe
+from harness.matrix.draft.series import safe
 from harness.model import RunResult, Stop, Trial, Trials
 from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say

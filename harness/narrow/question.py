@@ -14,7 +14,7 @@ from typing import NoReturn
 from harness.errors import InfrastructureError, UsageError
 from harness.masking import WITHHELD
 from harness.matrix.draft.job import job_of
-from harness.matrix.draft.words import safe
+from harness.matrix.draft.series import safe
 from harness.matrix.programs import ScriptProblem, read_script
 from harness.matrix.read_series import install_of
 from harness.model import (

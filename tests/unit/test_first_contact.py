@@ -24,9 +24,9 @@ from harness.errors import MatrixError, Undecided, UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import copied
+from harness.matrix.draft.job import near_command, steps_of
 from harness.matrix.draft.options import OPTIONS, option_of
-from harness.matrix.draft.steps import steps_of
-from harness.matrix.draft.words import near_command, safe
+from harness.matrix.draft.series import safe
 from harness.matrix.programs import read_script
 from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
 from harness.model.forms import NAME

@@ -1,7 +1,7 @@
 """Makes the text of a matrix file from the versions and the command that a user typed.
 
-`series.py` reads the versions; `job.py` the command, with the files that `copied.py` finds; `steps.py` what counts as
-a step. What only some calls have is in `options.py` and `vary.py`.
+`series.py` reads the versions; `job.py` the command and what counts as its step, with the files that `copied.py` finds.
+What only some calls have is in `options.py`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.matrix.draft.job import DraftJob, job_of
+from harness.matrix.draft.job import DraftJob, job_in_place, job_of, steps_of
 from harness.matrix.draft.options import mounts_of
-from harness.matrix.draft.series import DraftSeries, series_of
-from harness.matrix.draft.steps import steps_of
-from harness.matrix.draft.vary import job_in_place, varied
+from harness.matrix.draft.series import DraftSeries, series_of, varied
 from harness.matrix.programs import PYTHON
 from harness.model import Scenario, engine_kind
 from harness.model.measured import LEAST_STEPS

@@ -1,19 +1,32 @@
-"""Makes a scenario from the command line that a user typed: a program, a command or a server."""
+"""Makes a scenario from the command line that a user typed: a program with its steps, a command or a server."""
 
 from __future__ import annotations
 
+import ast
+import os
+import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from harness.errors import UsageError, did_you_mean
-from harness.matrix.draft.copied import IN_A_SHELL, check_size, imported_by, module_in, named_in, without_these
-from harness.matrix.draft.words import checked_pattern, name_of, safe
-from harness.matrix.programs import FLAGS, PYTHON, started_files
-from harness.model import LAUNCHER_MODULES, LAUNCHERS, starts_python
+from harness.errors import UsageError, did_you_mean, nearest
+from harness.matrix.draft.copied import (
+    IN_A_SHELL,
+    MOST_SOURCE_BYTES,
+    check_size,
+    imported_by,
+    module_in,
+    named_in,
+    without_these,
+)
+from harness.matrix.draft.series import safe
+from harness.matrix.programs import FLAGS, PYTHON, ScriptProblem, parse_python, started_files, undefined_function
+from harness.model import LAUNCHER_MODULES, LAUNCHERS, installed_hooks, starts_python, words_for_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +151,112 @@ def parted_launcher(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str
         if takes_python and (words[place].endswith(".py") or words[place] == "-m"):
             return tuple(words[:place]), ["python", *words[place:]]
     return (), words
+
+
+def job_in_place(
+    words: Sequence[str], *, folder: Path, files: Sequence[str], step_pattern: str | None, exit_code: bool
+) -> DraftJob:
+    """Return the scenario of a command that runs in `folder` itself. The files that it names are not copied, but if one
+    changes, it is measured again. Raises UsageError."""
+    path = folder / words[0]
+    if "/" in words[0] and not path.is_file():
+        raise UsageError(f"{words[0]}: no such file; name a program that exists")
+    if "/" in words[0] and not os.access(path, os.X_OK):
+        raise UsageError(f"{words[0]}: is not executable; run chmod +x on it, or start it with its interpreter")
+    if "/" not in words[0] and shutil.which(words[0]) is None:
+        near = near_command(words[0])
+        meant = f"; did you mean {near!r}?" if near else ";"
+        raise UsageError(f"{words[0]}: no such command on this machine{meant} a line for a shell is written: sh -c '…'")
+    pieces = [*words, *(piece for word in words for piece in IN_A_SHELL.split(word))]
+    named = (piece.split("=", 1)[-1] if piece.startswith("-") else piece for piece in pieces)
+    paths = {name: folder / name for name in named if name and not Path(name).is_absolute() and ".." not in name}
+    own = [name for name, path in paths.items() if path.is_file() and path.stat().st_size <= MOST_SOURCE_BYTES]
+    carried = tuple(dict.fromkeys([*own, *files]))
+    check_size(carried, folder)
+    entry: dict[str, Any] = {
+        "command": list(words),
+        "folder": str(folder),
+        **({"files": [str(folder / name) for name in carried]} if carried else {}),
+        **({"step_pattern": checked_pattern(step_pattern)} if step_pattern else {}),
+        **({"judge": "exit"} if exit_code else {}),
+    }
+    return DraftJob(name=name_of(words), entry=entry, carried=carried)
+
+
+def name_of(words: Sequence[str]) -> str:
+    """Return the name of the scenario that runs these words."""
+    telling = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
+    return safe(Path(telling).stem)
+
+
+def near_command(name: str) -> str | None:
+    """Return the command of this machine whose name is closest to this one; None if none is close."""
+    known = set[str]()
+    for folder in os.get_exec_path():
+        with suppress(OSError):  # it does not exist, or the user may not list it
+            known.update(path.name for path in Path(folder).iterdir() if path.name[:1] == name[:1])
+    return nearest(name, known=sorted(known))
+
+
+def checked_pattern(pattern: str) -> str:
+    """Return a regular expression that was typed. Raises UsageError if it is none."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--step-pattern {pattern}: is not a regular expression: {error}") from error
+    return pattern
+
+
+# ---------------------------------------------------------------- steps
+
+
+def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
+    """Return the scenario's key that says what a step is. `kind`: the value as typed; None: the agent finds the steps.
+    Raises UsageError."""
+    if kind is None:
+        return {}
+    if job.source is None:
+        raise UsageError("--steps-are: is for a Python program of this folder; use --step-pattern for a command")
+    module, colon, name = kind.partition(":")
+    if not colon and kind not in (words := words_for_steps()):
+        hint, known = did_you_mean(kind, known=words), ", ".join(words)
+        remedy = "; ".join([f"write {known}, or a function, as {job.module}:FUNCTION", *installed_hooks()[1].values()])
+        raise UsageError(f"--steps-are {kind}: is not a kind of step{hint} {remedy}")
+    if module in ("__main__", job.module) and (body := _body(job.source)):
+        problem = undefined_function(body, name.split("."), job.source.name)
+        if problem:
+            raise UsageError(f"--steps-are {kind}: {problem}")
+    return {"steps_are": {"function": kind} if colon else kind}
+
+
+def functions(source: Path) -> Iterator[str]:
+    """Yield the functions and methods that a program's own file defines, but no generators: a loop calls these once."""
+    for one in _body(source):
+        if _is_function(one):
+            yield one.name
+        elif isinstance(one, ast.ClassDef):
+            inner = [each.name for each in one.body if _is_function(each)]
+            yield from (f"{one.name}.{name}" for name in inner if not name.startswith("_"))
+
+
+def _is_function(one: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    yields = (ast.Yield, ast.YieldFrom)
+    return isinstance(one, ast.FunctionDef) and not any(isinstance(node, yields) for node in ast.walk(one))
+
+
+def called_in_loops(source: Path) -> set[str]:
+    """Return the names of the functions and methods that a loop of a program's own file calls."""
+    loops = [node for one in _body(source) for node in ast.walk(one) if isinstance(node, ast.For | ast.While)]
+    called = [node.func for loop in loops for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    return {str(getattr(each, "id", "") or getattr(each, "attr", "")) for each in called}
+
+
+def _body(source: Path) -> list[ast.stmt]:
+    """Return the statements of a program's file; none if only a newer Python can parse it. Raises UsageError."""
+    try:
+        tree = parse_python(source.name, source.read_bytes())
+        return tree.body if tree is not None else []
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read: {error.strerror}") from error
+    except ScriptProblem as error:
+        raise UsageError(str(error)) from error

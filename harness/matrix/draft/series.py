@@ -1,8 +1,11 @@
-"""Makes a series from the versions that a user typed: packages, requirement files or images."""
+"""Makes a series from the versions that a user typed: packages, requirement files, images, or values of a variable."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, did_you_mean, nearest
-from harness.matrix.draft.words import repeated_in, safe
+from harness.model.forms import LETTERS
 
 PACKAGE = re.compile(r"([A-Za-z0-9][\w.-]*)(\[[\w., -]*\])?\s*={2,3}\s*([^=\s;,]+)", re.ASCII)
 BARE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w., -]*\])?", re.ASCII)
@@ -117,3 +120,55 @@ def _module_names(requirements: Sequence[str]) -> frozenset[str]:
     """Return the names of required packages, written as those of modules."""
     found = (BARE.match(line.strip()) for line in requirements)
     return frozenset(match[0].partition("[")[0].lower().replace("-", "_") for match in found if match)
+
+
+# ---------------------------------------------------------------- the values of a variable
+
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def varied(texts: Sequence[str]) -> tuple[DraftSeries, dict[str, Any]]:
+    """Return the series of the first `NAME=a,b,c`, and for each further one the scenario's keys that make it a param.
+    Raises UsageError."""
+    (name, values), *others = map(_name_and_values, texts)
+    if repeated := [other for other, _ in others if other == name] or repeated_in([other for other, _ in others]):
+        raise UsageError(f"--vary {repeated[0]}: is given twice; write all of its values in one")
+    keys: dict[str, Any] = {}
+    if others:
+        keys = {"params": dict(others), "environment": {other: f"{{{other}}}" for other, _ in others}}
+    return DraftSeries(name=safe(name), entry={"vary": name, "versions": values}), keys
+
+
+def _name_and_values(text: str) -> tuple[str, list[str]]:
+    """Return the parts of `NAME=a,b,c`, which is one line of CSV: a value with a comma is in quotes. Raises
+    UsageError."""
+    name, equals, listed = text.partition("=")
+    if not VARIABLE.fullmatch(name):
+        example = "; write one such as IMAGE=app:1,app:2"
+        raise UsageError(f"--vary {text}: {name!r} cannot name an environment variable{example}")
+    try:
+        values = next(csv.reader([listed], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        remedy = f"put a value with a comma in double quotes, as in --vary '{name}=\"-O2,-g\",-O3'"
+        raise UsageError(f"--vary {text}: {error}; {remedy}") from error
+    if not equals or len(values) < 2:
+        raise UsageError(f"--vary {text}: needs two values or more; write {name}=a,b,c")
+    if not all(values):
+        raise UsageError(f"--vary {text}: has an empty value; name each value")
+    if repeated := repeated_in(values):
+        raise UsageError(f"--vary {text}: {repeated[0]!r} appears twice; give each value once")
+    return name, values
+
+
+# ---------------------------------------------------------------- names, and lists in which each word comes once
+
+
+def safe(text: str) -> str:
+    """Return a name that a matrix file allows. A text without any allowed character gets a name from its hash."""
+    name = re.sub(rf"[^{LETTERS}_.-]+", "-", unicodedata.normalize("NFC", text)).strip("._-")[:48].rstrip("._-")
+    return name or f"it-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"
+
+
+def repeated_in(words: Sequence[str]) -> list[str]:
+    """Return the words that are not the first of their kind."""
+    return [word for number, word in enumerate(words) if word in words[:number]]
