@@ -39,8 +39,7 @@ def load_matrix(
         tags=tags or Registry.from_environ(environ),
     )
     series, hosts = reader.read(file), read_hosts(file.hosts, context)
-    read = read_scenarios(file, context, hosts=names_of(file.hosts), environ=environ)
-    scenarios = tuple(each.scenario for each in read)
+    scenarios, scripts = read_scenarios(file, context, hosts=names_of(file.hosts), environ=environ)
     check_ports(scenarios, hosts, context)
     matrix = model.Matrix(
         name=_name(file, context),
@@ -48,7 +47,7 @@ def load_matrix(
         series=series,
         hosts=hosts,
         scenarios=scenarios,
-        include=read_include(file, read, context),
+        include=read_include(file, scenarios, scripts, context),
         exclude=read_exclude(file, series, hosts, scenarios, context),
         trials=file.trials,
         stop=file.stop,

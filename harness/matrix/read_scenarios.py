@@ -1,4 +1,4 @@
-"""Checks the file's scenarios with their scripts and files, and reads the rules that add
+"""Checks the file's scenarios with their scripts, files and mounts, and reads the rules that add
 variants (`include`) and leave out cells (`exclude`).
 
 As in a matrix of GitHub Actions, a rule of `exclude` leaves out every cell that it matches; the fewer axes it names,
@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import posixpath
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness import model
 from harness.env_files import read_env_file
 from harness.errors import did_you_mean
-from harness.matrix.mounts import check_mounts
 from harness.matrix.problems import Context, KeyPath, listed, unknown_name
 from harness.matrix.programs import Script, among, read_script_or_program
+from harness.matrix.read_hosts import DEFAULT_NAME
 from harness.matrix.shape import MatrixFile, Varies
 from harness.model.forms import shown
 
@@ -29,24 +31,17 @@ AXES = ("series", "image", "host", "scenario", "why")
 IncludeRule = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadScenario:
-    """A scenario and its parsed script or program (None for a command, or if it could not be read)."""
-
-    scenario: model.Scenario
-    script: Script | None
-
-
 def read_scenarios(
     file: MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]], environ: Mapping[str, str]
-) -> tuple[ReadScenario, ...]:
-    """Return all scenarios. `hosts`: the hosts that each name stands for; `environ`: the variables that a line of an
-    env file may name. Problems are added to the context."""
+) -> tuple[tuple[model.Scenario, ...], Mapping[str, Script]]:
+    """Return all scenarios, and the scripts and programs that could be read, by the names of their scenarios. `hosts`:
+    the hosts that each name stands for; `environ`: the variables that a line of an env file may name. Problems are
+    added to the context."""
     names = {"series": list(file.series), "hosts": list(hosts)}
     included = {
         context.written("include", at, "scenario") for at, rule in enumerate(file.include) if "scenario" in rule
     }
-    result = []
+    scenarios, scripts = [], {}
     for name, scenario in file.scenarios.items():
         key: KeyPath = ("scenarios", name)
         for axis, what in (("series", "series"), ("hosts", "host")):
@@ -64,16 +59,17 @@ def read_scenarios(
             context.existing((*key, "files", position))
         if scenario.folder is not None:
             context.existing((*key, "folder"))
-        check_mounts(scenario, key, context, file)
+        _check_mounts(scenario, key, context, file)
         _check_params(scenario, script, key, context, included=name in included)
         _check_probes(scenario, key, context)
         meant = tuple(host for wanted in scenario.hosts for host in hosts.get(wanted, (wanted,)))
+        if script is not None:
+            scripts[name] = script
         title = script.title if script else ""
         secrets = _secrets(scenario, key, context, environ)
         secret_names = tuple(name for name, _ in secrets)
-        own = replace(scenario, title=title, hosts=meant, secrets=secrets, secret_names=secret_names)
-        result.append(ReadScenario(scenario=own, script=script))
-    return tuple(result)
+        scenarios.append(replace(scenario, title=title, hosts=meant, secrets=secrets, secret_names=secret_names))
+    return tuple(scenarios), scripts
 
 
 def _secrets(
@@ -90,6 +86,60 @@ def _secrets(
     except OSError as error:
         context.add((*key, "env_file"), f"{text}: cannot be read: {error.strerror}")
     return ()
+
+
+# ---------------------------------------------------------------- data and caches
+
+TAKEN = re.compile(r"/|/(proc|sys|dev)(/.*)?|/\.harness.*")
+"""Places that a mount cannot take: the kernel's and the harness's own."""
+
+
+def _check_mounts(scenario: model.Scenario, key: KeyPath, context: Context, file: MatrixFile) -> None:
+    """Check the mounts of a scenario. Problems are added to the context."""
+    bare = _meant(scenario, file, lambda host: host.can.makes_environments)
+    if file.hosts is None:
+        bare = [DEFAULT_NAME]
+    without = _meant(scenario, file, lambda host: not host.can.keeps_caches)
+    copied = {str(scenario.place_of(path)) for path in scenario.carried}
+    places, names = list[str](), list[str]()
+    for position, mount in enumerate(scenario.mounts):
+        place, at = (*key, "mounts", position, "at"), posixpath.normpath(mount.at)
+        source = None if isinstance(mount, model.Cache) else str(mount.source)
+        is_home = at == "~" or (at.startswith("~/") and source is not None)  # only caches can be in it
+        if at != (mount.at.rstrip("/") or "/") or at.split("/")[0] in ("..", ".") or is_home:
+            context.add(place, f"{shown(mount.at)}: write a plain path, such as /data or data")
+        elif TAKEN.fullmatch(at):
+            context.add(place, f"{shown(mount.at)} cannot be mounted over; choose another path, such as /data")
+        elif at in copied:
+            context.add(place, f"{shown(mount.at)} is a file of the scenario, too; choose another path")
+        elif (other := next((one for one in places if _is_below(at, one) or _is_below(one, at)), None)) is not None:
+            context.add(place, f"{shown(mount.at)} is where {other} is mounted, too; choose another path")
+        elif bare and mount.is_absolute and at != source:
+            what = f"host {bare[0]} has no containers, so that no path of its own can be replaced there"
+            link = f"{posixpath.basename(at)}, which becomes a link in the folder of the launch"
+            home = f"~/{posixpath.basename(at)}, in its home"
+            context.add(place, f"{what}; write {link}, or {source or home}")
+        places.append(at)
+        if isinstance(mount, model.Cache):
+            if bare and at.startswith("~/") and any(name == "HOME" for name, _ in scenario.environment):
+                context.add(place, f"{shown(mount.at)} needs the home of the launch; leave HOME out of the environment")
+            if without:
+                text = f"the engine of host {without[0]} keeps no caches; name other hosts, with hosts: of the scenario"
+                context.add((*key, "mounts", position), text)
+            if mount.name in names:
+                context.add((*key, "mounts", position, "cache"), f"{mount.name} appears twice; give it another name")
+            names.append(mount.name)
+
+
+def _meant(scenario: model.Scenario, file: MatrixFile, fits: Callable[[model.Host], bool]) -> list[str]:
+    """Return the names of the hosts of a scenario that fit."""
+    wanted = [name.partition(".")[0] for name in scenario.hosts]
+    named = [name for name, host in (file.hosts or {}).items() if fits(host)]
+    return [name for name in named if not wanted or name.partition(".")[0] in wanted]
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 # ---------------------------------------------------------------- params
@@ -173,9 +223,11 @@ def _check_probes(scenario: model.Scenario, key: KeyPath, context: Context) -> N
 # ---------------------------------------------------------------- include and exclude
 
 
-def read_include(file: MatrixFile, scenarios: Sequence[ReadScenario], context: Context) -> tuple[IncludeRule, ...]:
+def read_include(
+    file: MatrixFile, scenarios: Sequence[model.Scenario], scripts: Mapping[str, Script], context: Context
+) -> tuple[IncludeRule, ...]:
     """Return the rules of include, each with a scenario and the params of one variant."""
-    by_name = {read.scenario.name: read for read in scenarios}
+    by_name = {scenario.name: scenario for scenario in scenarios}
     result: list[IncludeRule] = []
     for position, rule in enumerate(file.include):
         key: KeyPath = ("include", position)
@@ -190,22 +242,24 @@ def read_include(file: MatrixFile, scenarios: Sequence[ReadScenario], context: C
             context.add((*key, "scenario"), text)
         else:
             params = {name: value for name, value in rule.items() if name not in AXES[:-1]}
-            _check_variant(params, by_name[name], key, context)
+            _check_variant(params, by_name[name], scripts.get(name), key, context)
         result.append({**rule, "scenario": name})
     return tuple(result)
 
 
-def _check_variant(params: IncludeRule, read: ReadScenario, key: KeyPath, context: Context) -> None:
+def _check_variant(
+    params: IncludeRule, scenario: model.Scenario, script: Script | None, key: KeyPath, context: Context
+) -> None:
     for name, value in params.items():
         if problem := name_problem(name):
             context.add((*key, name), problem)
-        elif read.script and (wrong := read.script.wrong_value(name, value)):
+        elif script and (wrong := script.wrong_value(name, value)):
             context.add((*key, name), wrong)
-    if read.script:
-        check_names(params, read.script, key, context)
-    values = dict(read.scenario.params)
+    if script:
+        check_names(params, script, key, context)
+    values = dict(scenario.params)
     if params.keys() == values.keys() and all(among(value, values[name]) for name, value in params.items()):
-        context.add(key, f"scenario {read.scenario.name} has this variant already; remove it here")
+        context.add(key, f"scenario {scenario.name} has this variant already; remove it here")
 
 
 def read_exclude(

@@ -14,7 +14,6 @@ from harness.model.judged import *
 from harness.model.launched import *
 from harness.model.matrix import *
 from harness.model.measured import *
-from harness.model.mounts import *
 from harness.model.planned import *
 from harness.model.result import *
 from harness.model.scenario import *

@@ -26,8 +26,7 @@ from pydantic import (
 
 from harness.model import forms
 from harness.model.matrix import GpuWord, engine_address
-from harness.model.mounts import Cache, Mount
-from harness.model.scenario import Limits, MetricLimit, MetricRule, Probe, ProbeName
+from harness.model.scenario import Cache, Limits, MetricLimit, MetricRule, Mount, Probe, ProbeName
 from harness.model.signals import LIMITED, SIGNALS, TIMES, Signal
 from harness.model.step_kinds import installed_hooks, words_for_steps
 

@@ -1,9 +1,10 @@
-"""Defines records of what runs on each version: scenarios with their steps, limits and params."""
+"""Defines records of what runs on each version: scenarios with their steps, limits, params, data and caches."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from harness.agent.serving.asked import request_of
 from harness.model.from_file import ById, FromFile, Later, Scalar, Where
-from harness.model.mounts import Cache, Mount, normal_path
 from harness.model.servers import Request, WhenReady, rate_of
 from harness.model.signals import LIMITED, SIGNALS, TIMES, in_words, log_of
 
@@ -155,6 +155,58 @@ LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accele
 def starts_python(launcher: Sequence[str]) -> bool:
     """Return whether a launcher is given a Python program, and not the interpreter before it."""
     return launcher[0].rpartition("/")[2] in PYTHON_LAUNCHERS or "-m" in launcher[1:2]
+
+
+Identity = Literal["files", "content", "name"]
+"""What tells whether mounted data are the same: the names, sizes and times of all files, their content, or only the
+name of the path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount(FromFile):
+    """A file or folder of the host that each launch sees, read-only and without a copy."""
+
+    source: Annotated[Path, forms.Located(), forms.key("from")]
+    """The file or folder on each host that runs the scenario; relative to the matrix file."""
+    at: forms.Text
+    """Its path in a launch: absolute, or relative to the folder in which the program runs."""
+    identity: Identity = "files"
+    """What makes launches new if it changes: files (names, sizes and times), content, or name. Default: files."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", normal_path(self.source))
+
+    @property
+    def is_absolute(self) -> bool:
+        """Return whether it is at its path itself: a link in the trial's own folder leads to any other."""
+        return self.at.startswith("/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache(FromFile):
+    """A folder in which each launch can write, and of which no other launch sees what it wrote."""
+
+    name: Annotated[forms.Name, forms.key("cache")]
+    """The name of a cache, such as hub."""
+    at: forms.Text
+    """Its path in a launch: absolute, relative to the folder in which the program runs, or in its home (~/.cache)."""
+    start: Literal["warm", "cold"] = "warm"
+    """warm: each launch begins with a copy of what one launch of the same version, which is not counted, left in it;
+    cold: with an empty folder. Default: warm."""
+
+    @property
+    def is_absolute(self) -> bool:
+        """Return whether no link leads to it."""
+        return self.at.startswith("/")
+
+    @property
+    def is_warm(self) -> bool:
+        return self.start == "warm"
+
+
+def normal_path(path: Path) -> Path:
+    """Return the absolute path without `..`, which could lead out of the trial's folder. Links are not resolved."""
+    return Path(os.path.normpath(path.absolute()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from harness.model import (
     Variant,
 )
 from harness.model.matrix import Gpu
-from harness.model.mounts import Cache
+from harness.model.scenario import Cache
 from harness.plan.cells import choose_lanes, make_plan, matches, select, variants
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
