@@ -47,18 +47,14 @@ class Cleaned:
         if self.problem is not None:
             return f"{self.host}: not cleaned: {self.problem}"
         names = (*self.leftovers, *(self.images or ()))
-        counts = [f"{_counted(len(self.leftovers), 'leftover')} of killed runs"] if self.leftovers else []
+        counts = [f"{amounts.count(len(self.leftovers), 'leftover')} of killed runs"] if self.leftovers else []
         if self.images is not None:
-            counts.append(_counted(len(self.images), "image"))
+            counts.append(amounts.count(len(self.images), "image"))
         did = "would remove" if self.dry_run else "removed"
         told = f"{did} {', '.join(counts)}" if names else "nothing to remove"
         if self.kept:
-            told += f"; {_counted(self.kept, 'image')} kept (`--images` removes those not in use)"
+            told += f"; {amounts.count(self.kept, 'image')} kept (`--images` removes those not in use)"
         return "\n".join([f"{self.host}: {told}", *(f"  {name}" for name in names)])
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def hosts_of(matrix: Path | None, environ: Mapping[str, str]) -> tuple[str | None, Sequence[Host]]:

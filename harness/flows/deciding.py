@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +73,9 @@ def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------- hosts that changed
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangedHost:
-    """A host whose driver or kernel is not that of `earlier`, the newest run with trials of it."""
-
-    earlier: Path
-    text: str
-
-
-def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) -> Iterator[ChangedHost]:
-    """Yield each host whose driver or kernel is not that of the newest earlier run with trials of it."""
+def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) -> Iterator[tuple[Path, str]]:
+    """Yield the newest earlier run with trials of a host, and a note, for each host whose driver or kernel is not that
+    of this run."""
     runs = _earlier_runs(journal)
     for each in (each for each in hosts if not each.host.pool):
         cells = [cell for row in plan.rows if row.lane.host == each.part_of for cell in row.cells]
@@ -95,7 +87,7 @@ def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) 
         changed = [f"{name} {now[name]} instead of {then[name]}" for name in changed_software(then, now)]
         if changed and earlier is not None:
             what = f"{each.name}: {' and '.join(changed)} since the run {earlier}"
-            yield ChangedHost(earlier=earlier, text=f"{what}; what both runs measure is compared at the end")
+            yield earlier, f"{what}; what both runs measure is compared at the end"
 
 
 def _earlier_runs(journal: RunDirectory) -> list[Path]:

@@ -141,7 +141,11 @@ def check(
                 for host in dict.fromkeys(own.machine.part_of for own in found)
             ]
             for pool in pools if not context.stopped.is_set() else ():
-                _control_pool(pool, context)
+                usable = [own for own in pool if own.machine.usable and own.machine.images]
+                if len(usable) > 1 or any(
+                    not own.predicted for own in usable
+                ):  # earlier runs say no more of one machine
+                    measure(usable, context)
         if context.stopped.is_set():
             raise interrupted
         told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
@@ -297,14 +301,6 @@ class Control:
 
     ms: float
     pairs: list[Replicates]
-
-
-def _control_pool(pool: Sequence[Examined], context: RunContext) -> None:
-    """Measure the control on all machines of a pool, and on a host for which earlier runs do not predict what will
-    show."""
-    usable = [own for own in pool if own.machine.usable and own.machine.images]
-    if len(usable) > 1 or any(not own.predicted for own in usable):
-        measure(usable, context)
 
 
 def measure(machines: Sequence[Examined], context: RunContext) -> None:

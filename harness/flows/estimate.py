@@ -48,7 +48,9 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
     row or version, as many for each cell as the others of its scenario, and so do the known versions that run beside a
     new one. Durations are those of a sample of trials.
     """
-    counts, measured, runs_of = _counts(folder), [], {}
+    # How many trials each run has of each cell, newest run first, by the names of files alone.
+    counts = {run: Counter(file.name.rpartition("-")[0] for file in trial_files(run)) for run in _runs(folder)}
+    measured, runs_of = [], {}
     runs = list(counts)[:NEWEST_RUNS]
     for row in plan.rows:
         of_row = (run for run, count in counts.items() if any(count[cell.id] for cell in row.cells))
@@ -240,11 +242,6 @@ def newest_runs(folder: Path) -> list[Path]:
 def _runs(folder: Path) -> Iterator[Path]:
     trials = (run / "trials" for run in sorted(folder.glob("[0-9]*"), reverse=True))
     return (kept.parent for kept in trials if kept.is_dir() and not kept.is_symlink())
-
-
-def _counts(folder: Path) -> dict[Path, Counter[str]]:
-    """Return how many trials each run has of each cell, newest run first, by the names of files alone."""
-    return {run: Counter(file.name.rpartition("-")[0] for file in trial_files(run)) for run in _runs(folder)}
 
 
 def known_trial(path: Path) -> Trial | None:

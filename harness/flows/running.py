@@ -179,6 +179,7 @@ class Run:
         return self._result(self.judged(), is_over=True)
 
     def _result(self, rows: Sequence[JudgedRow], *, is_over: bool) -> RunResult:
+        other_data = dict.fromkeys(run.other_data for row in self._rows for run in row.cells if run.other_data)
         return judge_run(
             self.plan,
             rows,
@@ -186,14 +187,9 @@ class Run:
             directory=self.journal.path,
             started=self.began.isoformat(timespec="seconds"),
             duration_s=round(time.monotonic() - self.began_s, 1),
-            warnings=(*troubles_of(self.hosts), *self._other_data),
+            warnings=(*troubles_of(self.hosts), *other_data),
             interrupted=self.context.stopped.is_set() if is_over else None,
         )
-
-    @property
-    def _other_data(self) -> tuple[str, ...]:
-        told = (run.other_data for row in self._rows for run in row.cells)
-        return tuple(dict.fromkeys(filter(None, told)))
 
     # ------------------------------------------------------------ machines
 

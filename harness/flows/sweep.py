@@ -109,8 +109,8 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
             refuse_missing(each, selection.later, context)
         plan, only = make_plan(selection, lanes_of(opened)), None
         changed = list(deciding.changed_hosts(plan, opened, journal))
-        for change in changed:
-            context.progress.note(change.text)
+        for _, text in changed:
+            context.progress.note(text)
         if options.decide:
             plan, only = deciding.cells_to_run(plan, opened, journal, context, is_changed=bool(changed))
         told = plan_to_json(
@@ -126,7 +126,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
             reuse=not options.fresh, only=only,
         )  # fmt: skip
         _launch(run, homes)
-    return replace(run.result(), before=tuple(dict.fromkeys(change.earlier for change in changed))), journal
+    return replace(run.result(), before=tuple(dict.fromkeys(earlier for earlier, _ in changed))), journal
 
 
 def _launch(run: Run, homes: Mapping[tuple[str, str, str], str]) -> None:

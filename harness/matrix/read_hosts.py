@@ -39,18 +39,15 @@ def settings_schemas() -> list[Json]:
     return [inlined(_reader(name)) for name, kind in model.known_engines().items() if kind.settings is not None]
 
 
-def _own_keys(kind: model.EngineKind) -> set[str]:
-    """Return the keys that only the hosts of an engine have."""
-    return {each.name for each in fields(kind.settings or model.EngineSettings)} - {"can"}
-
-
 def _read_host(value: Any, read: Callable[[Any], model.Host], info: ValidationInfo) -> model.Host:
     """Return a host of a matrix file, with the settings of its engine. Raises ValidationError."""
     if info.context is None or not isinstance(value, dict):
         return read(value)
     engine, found = value.get("engine"), list[Any]()
     has_settings = isinstance(engine, str) and model.engine_kind(engine).settings is not None
-    owners = {key: name for name, kind in model.known_engines().items() for key in _own_keys(kind)}
+    kinds = model.known_engines().items()
+    owners = {each.name: name for name, kind in kinds for each in fields(kind.settings or model.EngineSettings)}
+    del owners["can"]  # no file has it
     theirs = {key: value[key] for key in value if key in owners}
     own = {key: value[key] for key in value if key not in owners}
     if isinstance(engine, list):

@@ -90,15 +90,11 @@ def _trace_to_json(trace: Trace | None) -> dict[str, Any] | None:
 
 
 def _lists(columns: Mapping[str, Floats]) -> dict[str, list[float | int | None]]:
-    return {name: _numbers(values) for name, values in columns.items()}
-
-
-def _numbers(values: Floats) -> list[float | int | None]:
     """Return numbers in their shortest form: whole numbers as integers, others rounded to 9 decimals (a nanosecond),
     missing ones as None.
     """
-    rounded = np.round(np.asarray(values, dtype=np.float64), 9)
-    return [_number(value) for value in rounded.tolist()]
+    rounded = {name: np.round(np.asarray(values, dtype=np.float64), 9) for name, values in columns.items()}
+    return {name: [_number(value) for value in values.tolist()] for name, values in rounded.items()}
 
 
 def _number(value: float) -> float | int | None:

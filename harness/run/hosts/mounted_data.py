@@ -93,7 +93,9 @@ class HostData:
             self._found[mount] = _found(mount, seen)
             if mount.identity == "content":
                 known[names[mount]] = {"known": seen.inodes, "content": seen.content}
-                self._remember(known)
+                newest = dict(list(known.items())[-REMEMBERED:])
+                self._cache.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(self._cache, json.dumps(newest))
 
     @property
     def _cache(self) -> Path:
@@ -105,11 +107,6 @@ class HostData:
             return content if isinstance(content, dict) else {}
         except (OSError, ValueError):  # there is none yet, or a disk was full: contents are hashed again
             return {}
-
-    def _remember(self, known: Mapping[str, Any]) -> None:
-        newest = dict(list(known.items())[-REMEMBERED:])
-        self._cache.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._cache, json.dumps(newest))
 
 
 def key_of_inputs(scenario: Scenario, data: Mapping[Mount, Found], environ: Mapping[str, str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from harness.model import Host
 from harness.model.matrix import Gpu
 from harness.model.watching import Say, Waiting
 from harness.run.docker.containers import Ulimits
-from harness.run.interruptible import BEAT_S, Beat
+from harness.run.interruptible import BEAT_S
 from harness.run.slurm.container_commands import VERSIONS, options_of
 from harness.run.slurm.queue import Allocation, allocate, run_slurm
 from harness.run.slurm.request import NodeRequest
@@ -66,16 +66,26 @@ class Hold:
     lease: threading.Lock = field(default_factory=threading.Lock)
     """Ensures that only one sweep of this process uses the node at a time; Slurm keeps other processes away."""
 
+    @contextlib.contextmanager
+    def _locked(self, say: Say) -> Iterator[None]:
+        """Hold the lock during the block. While another thread has it, `say` is called all the time, and may raise."""
+        while not self.lock.acquire(timeout=BEAT_S):
+            say(WAITING)
+        try:
+            yield
+        finally:
+            self.lock.release()
+
     def node(self, say: Say) -> Allocation:
         """Return the allocation that is held; wait for one if none is. Raises InfrastructureError, and any error of
         `say`."""
-        with waited_for(self.lock, lambda: say(WAITING)):
+        with self._locked(say):
             return self.allocation or self._allocate(say)
 
     def renew(self, say: Say) -> None:
         """Ensure that the allocation has enough time for a trial: get a new one on the same node if the present one is
         gone or ends soon. Raises InfrastructureError, and any error of `say`."""
-        with waited_for(self.lock, lambda: say(WAITING)):
+        with self._locked(say):
             old = self.allocation
             if old is None:
                 self._allocate(say)
@@ -164,17 +174,6 @@ class Hold:
                 f"node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there",
                 place=self.place,
             ) from error
-
-
-@contextlib.contextmanager
-def waited_for(lock: threading.Lock, beat: Beat) -> Iterator[None]:
-    """Hold the lock during the block. While another thread has it, `beat` is called again and again, and may raise."""
-    while not lock.acquire(timeout=BEAT_S):
-        beat()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def join(host: Host, *, environ: Mapping[str, str], version: str) -> Hold:

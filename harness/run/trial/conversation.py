@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar
 
 from harness.masking import WITHHELD, without_known
-from harness.model import Asked, Cache, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
+from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
 from harness.model.measured import Facts, RankFacts
 from harness.run.engine import Engine, Exit, LaunchRequest, OnNodes, Session, size_of
 from harness.run.images.build_errors import complaint
@@ -121,18 +121,14 @@ class Conversation:
         self.facts = Facts()
         told = {mount["at"]: mount["identity"] for mount in job.get("mounts") or () if "identity" in mount}
         self.data = {"mounts": told} if told else {}
-        if caches := {each.name: self._start_of(each) for each in self.launch.scenario.caches}:
-            self.data["caches"] = caches
+        if caches := self.launch.scenario.caches:  # one that a launch fills is cold
+            self.data["caches"] = {one.name: "warm" if self.launch.copies(one) else "cold" for one in caches}
         self.is_ready = False
         # Some engines send the files first, over a connection that may be slow.
         self.startup_s = STARTUP_S + sum(map(size_of, self.launch.payload.files.values())) / LEAST_BYTES_A_SECOND
         self.note = self.refused = ""
         self.deciding_s = self.parked_s = 0.0
         self.failed_ago_s = 0.0  # how many seconds before its end a rank had failed
-
-    def _start_of(self, cache: Cache) -> str:
-        """Return how a cache begins: warm, or cold. One that a launch fills is cold."""
-        return "warm" if self.launch.copies(cache) else "cold"
 
     def run(self, engine: Engine) -> Sliced[Trial]:
         """Run the trial to its end, in slices if its job says so. Raises InfrastructureError if the trial could not be
