@@ -96,9 +96,7 @@ LEADING = re.compile(r"\s*[vVrR]?(\d{1,9}(?:\.\d{1,9})*)")
 
 
 def numbers(text: str | None) -> Numbers | None:
-    """Parse `535.104.05-server` into (535, 104, 5), without trailing zeros: `11.8.0` is (11, 8). None if the text does
-    not begin with a number.
-    """
+    """Parse `535.104.05-server` into (535, 104, 5); `11.8.0` is (11, 8). None if the text begins with no number."""
     match = LEADING.match(text or "")
     if match is None:
         return None

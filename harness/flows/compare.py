@@ -178,9 +178,7 @@ Lanes = Mapping[tuple[int, Lane], Lane]
 
 
 def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:
-    """Merge all runs into one result with their cells and findings; a series has the images of all runs, in order of
-    age.
-    """
+    """Merge all runs into one result with their cells and findings. A series has the images of all, in order of age."""
     every: dict[str, Series] = {}
     for series in itertools.chain.from_iterable(run.plan.matrix.series for run in runs):
         earlier = every.setdefault(series.name, series)

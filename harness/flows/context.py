@@ -30,8 +30,7 @@ class RunContext:
     pool_wait_s: float = 180.0
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     so_far: Callable[[Callable[[], RunResult], RunDirectory], None] = lambda made, directory: None
-    """Called after each turn of a row, from any thread, with a function that returns the result so far, and with the
-    directory of the run."""
+    """Called after each turn of a row, from any thread, with what makes the result so far, and the run's directory."""
 
     def preparing(self, *, lane: str, image: str) -> Say:
         """Return a function that shows each step of a preparation, and raises Interrupted once the run is stopped."""

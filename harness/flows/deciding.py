@@ -74,8 +74,7 @@ def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) -> Iterator[tuple[Path, str]]:
-    """Yield the newest earlier run with trials of a host, and a note, for each host whose driver or kernel is not that
-    of this run."""
+    """Yield the newest earlier run with trials of a host, and a note, for each host whose driver or kernel changed."""
     runs = _earlier_runs(journal)
     for each in (each for each in hosts if not each.host.pool):
         cells = [cell for row in plan.rows if row.lane.host == each.part_of for cell in row.cells]

@@ -296,8 +296,7 @@ LEASE_WAIT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """The step time of the control on a machine, which is that of its fastest launch, because disturbances only make a
-    launch slower; and its A/A pairs."""
+    """The step time of the control's fastest launch, which nothing disturbed, and its A/A pairs."""
 
     ms: float
     pairs: list[Replicates]

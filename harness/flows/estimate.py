@@ -105,8 +105,7 @@ def _place(row: VersionRow) -> tuple[str, str, str]:
 
 
 def _payloads(run: Path) -> Mapping[tuple[str, str, str], tuple[str | None, float]]:
-    """Return the hash of what was copied into the trials of each row of a run, and their time limit in seconds; {} if
-    its plan cannot be read."""
+    """Return each row's hash of what was copied into trials, and time limit; {} if the plan cannot be read."""
     with suppress(UsageError):
         stored = read_plan_file(run)
         rows = zip(plan_from_file(stored, run).rows, stored.rows, strict=True)
@@ -133,8 +132,7 @@ def _launched(row: VersionRow) -> int:
 
 
 def _durations(measured: Sequence[tuple[str, Sequence[Path]]]) -> dict[str, float]:
-    """Return the median duration of a launch, in seconds, by scenario. `measured`: the scenario and the trial files of
-    each row."""
+    """Return the median seconds of a launch by scenario. `measured`: the scenario and trial files of each row."""
     files_a_row = max(1, MOST_READ // len(measured))
     durations_s: dict[str, list[float]] = {}
     for scenario, files in measured[:: max(1, len(measured) // MOST_READ)]:
@@ -161,9 +159,8 @@ ScenarioReplicates = tuple[Steps, list[list[Replicates]]]
 
 
 def replicates_of(runs: Sequence[Path], plan: Plan, host: Host, *, machine: str = "") -> dict[str, ScenarioReplicates]:
-    """Return the A/A pairs (docs/verdicts.md) of a host in these runs, by scenario. With `machine`, only the pairs of
-    that machine of a pool count.
-    """
+    """Return the A/A pairs (docs/verdicts.md) of a host in these runs, by scenario; with `machine`, only of that
+    one."""
     found: dict[str, ScenarioReplicates] = {}
     for row in plan.rows:
         if row.lane.host == host:
@@ -174,8 +171,7 @@ def replicates_of(runs: Sequence[Path], plan: Plan, host: Host, *, machine: str 
 
 
 def noise_between(known: ScenarioReplicates, turns: bool | None = None) -> Noise | None:
-    """Return the noise between the launches of pairs, only of those in which both took turns (True) or neither did
-    (False); None if there are none."""
+    """Return the noise of pairs, if `turns` only of those that took turns, or did not; None if there are none."""
     steps, rows = known
     chosen = [[pair for pair in pairs if all(turns in (None, one.took_turns) for one in pair)] for pairs in rows]
     return pooled(noise_of(pairs, steps=steps) for pairs in chosen)

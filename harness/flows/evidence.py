@@ -139,8 +139,7 @@ def _run(cell: Cell, trial: Trial) -> Container | Machine | InPlace:
 
 
 def _container(cell: Cell, trial: Trial) -> Container:
-    """Return how a trial's container is started, with the image by the registry's digest where it has one, else by the
-    id that the engine launched."""
+    """Return how a trial's container is started, by the digest of its image if it has one, else by its id."""
     source, image, engine = cell.image.source, trial.image.reference, cell.lane.host.engine
     if isinstance(source, Build) and source.context.is_dir():
         source = replace(source, context=source.context.absolute())  # the repro script may be started from any folder
@@ -184,8 +183,7 @@ def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
 
 
 def _machine(cell: Cell, trial: Trial) -> Machine:
-    """Return the environment of a trial: all installed packages with their versions; if they are unknown, the packages
-    that the matrix names."""
+    """Return the packages of a trial with their versions; if they are unknown, those that the matrix names."""
     source, known = cell.image.source, trial.facts.packages
     packages = source.packages if isinstance(source, Install) else ()
     if known and None not in known.values():

@@ -241,8 +241,7 @@ def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool
 
 
 def refuse_missing(each: OpenHost, images: Sequence[Image], context: RunContext) -> None:
-    """Set the problem of a machine that cannot get one of these images, if that is known before anything is launched.
-    Raises Interrupted."""
+    """Set the problem of a machine that is known not to get one of these images. Raises Interrupted."""
     if each.engine is not None and each.usable:
         refusals = []
         with suppress(InfrastructureError):  # launches say it

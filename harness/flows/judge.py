@@ -30,8 +30,7 @@ def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note
 
 
 def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:
-    """Return a trace's verdict as `harness judge` prints it: the fields of a `cells` entry of summary.json that apply
-    to a trace."""
+    """Return a trace's verdict as `harness judge` prints it, by the names in the `cells` of summary.json."""
     memory = found.growth
     return {
         "trace": str(path),

@@ -94,8 +94,7 @@ class Looking:
     def launch(
         self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None, is_quiet: bool = False
     ) -> Looked:
-        """Make one launch of `steps` steps, and report its progress unless it `is_quiet`. Raises InfrastructureError,
-        Interrupted."""
+        """Make one launch, and report its progress unless it `is_quiet`. Raises InfrastructureError, Interrupted."""
         files, cell, progress = SentFiles(), replace(self.cell, variant=variant), self.context.progress
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
         if not is_quiet:

@@ -69,9 +69,7 @@ class PoolRun:
         self.run.choose_noise(row)
 
     def _may(self, machine: str, row: RowRun) -> bool:
-        """Return whether a machine may take a row. A row that an earlier run measured stays on its machine as long as
-        that machine is usable.
-        """
+        """Return whether a machine may take a row, which stays on the machine that measured it if that is usable."""
         home = self.homes.get(row.place)
         return home in (None, machine) or not any(each.host.machine == home and each.usable for each in self.machines)
 
@@ -178,9 +176,7 @@ class PoolRun:
                         journal.write_trial(run.trials[place], run.cell)
 
     def _waited(self, each: OpenHost, problem: str) -> str | None:
-        """Wait for a lost machine. Return how it differs from what it was, "" if it does not; None if it does not come
-        back.
-        """
+        """Wait for a lost machine. Return how it differs from before, or ""; None if it does not come back."""
         context = self.run.context
         wait_s = context.pool_wait_s
         if wait_s:
@@ -192,9 +188,7 @@ class PoolRun:
         return None
 
     def _reopened(self, each: OpenHost) -> str:
-        """Open the machine again and compare it with what it was; return the difference, or "" if there is none. Raises
-        HarnessError.
-        """
+        """Open the machine again; return how it differs from what it was, or "". Raises HarnessError."""
         new = OpenHost(host=each.host, part_of=each.part_of, images=each.images)
         open_machine(new, self.run.context, over=self.run.context.stopped.is_set)
         difference = machine_change(each.seen, new.seen) if new.problem is None else ""

@@ -285,9 +285,7 @@ def cell_launcher(
     reuse: bool,
     disk: Disk | None = None,
 ) -> CellLauncher:
-    """Return what launches cells on one connection to a leased machine. `disk`: the space for images, if it is limited.
-    The caller closes it.
-    """
+    """Return what launches cells on one connection, until the caller closes it. `disk`: if space is limited."""
     images = HostImages(
         engine=engine,
         open_another=functools.partial(context.open_engine, host, environ=context.environ, say=unheard),
@@ -379,8 +377,7 @@ def _bytes(trial: Trial) -> int:
 
 @dataclass(kw_only=True)
 class Ending:
-    """Ends the launches on all hosts. Once set, `reason` does not change; any thread may set it. Its time begins when
-    the first host is leased."""
+    """Ends the launches on all hosts, for a `reason` that any thread sets once. Its time begins at the first lease."""
 
     asked: Stop
     clock: Callable[[], float] = time.monotonic

@@ -97,8 +97,7 @@ def evidence(row: RowRun) -> tuple[object, ...]:
 
 
 def verdict_on(row: RowRun) -> JudgedRow:
-    """Return the newest verdict on a row. The one before the first launch is made when it is needed, because a plan may
-    have thousands of rows."""
+    """Return the newest verdict on a row; the one before any launch is made now: a plan may have thousands of rows."""
     if row.judged is None:
         fresh = tuple(CellRun(cell=cell) for cell in row.planned.cells)
         row.judged = judge_row(replace(row, cells=fresh, searched=False, replicate=None))
@@ -106,9 +105,7 @@ def verdict_on(row: RowRun) -> JudgedRow:
 
 
 def judge(row: RowRun, plan: Plan, noises: dict[NoisePlace, Noise | None]) -> JudgedRow:
-    """Judge a row by its launches so far, and thin the traces of its cells for the reports. `noises`: the newest A/A
-    noise by place, which this updates.
-    """
+    """Judge a row so far, and thin its traces for the reports. `noises`: the newest A/A noise, which this updates."""
     place = noise_place(row)
     noises[place] = noise(row) or noises.get(place)
     judged = judge_row(row, noise=noises[place])

@@ -58,9 +58,7 @@ class SweepOptions:
 
 
 def selected(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Selection:
-    """Read a matrix and return what to sweep. Apart from the files that the matrix names, only the package index is
-    read.
-    """
+    """Read a matrix and return what to sweep. Beside the files that it names, only the package index is read."""
     return options.select(load_matrix(matrix, environ=environ))
 
 

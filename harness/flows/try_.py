@@ -355,8 +355,7 @@ def note_on_peaks(draft: Draft, result: RunResult) -> str | None:
 
 
 def _finer(draft: Draft, trial: Trial) -> str:
-    """Return the options by which a program or a command of which no step was seen is judged step by step; "" if none
-    is known."""
+    """Return the options that let a launch without steps be judged step by step; "" if none is known."""
     pattern = _pattern(trial)
     if draft.job.source is None:
         is_whole = "command" in draft.job.entry and {"step_pattern", "judge"}.isdisjoint(draft.job.entry)

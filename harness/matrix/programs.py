@@ -118,13 +118,11 @@ def read_python(path: Path, key: KeyPath, context: Context, read: Callable[[str,
 
 
 NEWER = re.compile(r"\s*(async\s+def|def|class|type)\s+\w+\s*[=\[]|\s*except\s*\*|.*\[\s*\*")
-"""Matches lines that may be syntax of Python 3.11 or 3.12: the agent supports these, and the harness also runs on
-older ones."""
+"""Matches what may be syntax of Python 3.11 or 3.12, which the agent supports, beyond that of this Python."""
 
 
 def parse_python(name: str, source: bytes) -> ast.Module | None:
-    """Return a Python file's syntax tree; None if this Python cannot parse it and a newer one, such as an image's, may.
-    Raises ScriptProblem."""
+    """Return a file's syntax tree; None if only a newer Python, as of an image, may parse it. Raises ScriptProblem."""
     try:
         with warnings.catch_warnings():  # warnings about the user's code come from its own interpreter
             warnings.simplefilter("ignore")
@@ -143,8 +141,7 @@ IMPORT = re.compile(r"^\s*(?:from\s+([^\W\d][\w.]*)\s+import\b|import\s+(.+))", 
 
 
 def imported(name: str, source: bytes) -> Iterator[str]:
-    """Yield the dotted name of each module that a Python file may import; of `from a import b`, both a and a.b. Raises
-    ScriptProblem."""
+    """Yield what a Python file may import; of `from a import b`, both a and a.b. Raises ScriptProblem."""
     tree = parse_python(name, source)
     if tree is None:
         for one, several in IMPORT.findall(source.decode(errors="replace")):
@@ -253,8 +250,7 @@ FLAGS = ("-u", "-B")
 
 
 def started_files(words: Sequence[str]) -> Iterator[str]:
-    """Yield the paths of the files that a command starts: its first word if that is a path, and the first argument of
-    Python or a shell if it is a script."""
+    """Yield the files that a command starts: its first word if a path, and the script of Python or a shell."""
     if "/" in words[0]:
         yield words[0]
     ending = ".py" if PYTHON.fullmatch(words[0]) else ".sh" if SHELL.fullmatch(words[0]) else None
@@ -264,8 +260,7 @@ def started_files(words: Sequence[str]) -> Iterator[str]:
 
 
 def _check_command(scenario: model.Scenario, key: KeyPath, context: Context) -> None:
-    """Check that the files that a command starts by a relative path are among those that are copied: the folder in
-    which it starts has no others."""
+    """Check that what a command starts by a relative path is copied: its folder has no other files."""
     copied = {str(scenario.place_of(path)): path for path in scenario.files}
     word = "serve" if scenario.serve else "command"
     for name in started_files(scenario.command or scenario.serve):

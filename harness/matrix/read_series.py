@@ -61,8 +61,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesReader:
-    """Reads `series:`. Versions are checked with the package index and the registry. Problems are added to the
-    context."""
+    """Reads `series:`, with the package index and the registry. Problems are added to the context."""
 
     context: Context
     index: package_index.Index

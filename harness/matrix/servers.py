@@ -146,8 +146,7 @@ def _wrong_loads(scenario: model.Scenario) -> Iterator[tuple[KeyPath, str]]:
 
 
 def check_ports(scenarios: Sequence[model.Scenario], hosts: Sequence[model.Host], context: Context) -> None:
-    """Check that the servers can listen on every host: on any port, if trials share those of a machine, because several
-    are alive together."""
+    """Check that servers can listen: several are alive together, and their hosts may share the ports of a machine."""
     for scenario in (each for each in scenarios if each.serve):
         for host in hosts:
             if scenario.hosts and host.name not in scenario.hosts:

@@ -235,8 +235,7 @@ class HostCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFit:
-    """One image on one GPU of one host (None: without a GPU). `bytes`: unpacked size if `at_hand`, else size of the
-    download; None if unknown."""
+    """One image on one GPU (None: without one). `bytes`: unpacked if `at_hand`, else packed; None: unknown."""
 
     host: str
     gpu: Gpu | None

@@ -24,8 +24,7 @@ Sign = str
 Order = Mapping[str, int]
 """Version -> its position in the series; 0 is the oldest."""
 Bounds = tuple[int, int]
-"""The positions between which something changed: after the first (-1: possibly before all versions), and at the second
-at the latest."""
+"""The positions between which something changed: after the first (-1: the start), at the second at the latest."""
 
 
 class HasSides(Protocol):
@@ -297,9 +296,7 @@ class Attribution:
 
 
 def on_lanes(attribution: Attribution) -> dict[Lane, tuple[Episode, ...]]:
-    """Return the episodes on each bad lane, those of all its variants as one. Raises ValueError if the variants have no
-    episodes in common.
-    """
+    """Return the episodes on each bad lane, of its variants as one. Raises ValueError if they have none in common."""
     of: dict[Lane, dict[Variant, list[Episode]]] = {}
     for episode in attribution.episodes:
         of.setdefault(episode.finding.lane, {}).setdefault(episode.finding.variant, []).append(episode)

@@ -111,6 +111,5 @@ def installed_engines() -> tuple[Mapping[str, EngineKind], Mapping[str, str]]:
 
 
 def engine_kind(engine: str) -> EngineKind:
-    """Return the kind of an engine, given by its name or address. Whatever is not a name is the address of a Docker
-    Engine."""
+    """Return the kind of an engine, by its name; whatever is not a name is the address of a Docker Engine."""
     return known_engines().get(engine, AT_ADDRESS)

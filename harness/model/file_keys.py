@@ -145,8 +145,7 @@ WrittenLimits: type[BaseModel] = create_model(
 
 
 def limits_of(written: Any) -> Limits:
-    """Return the limits that a matrix file has. Without step times, no other times are compared unless it has limits
-    for them."""
+    """Return a matrix file's limits. Without step times, other times are compared only if they have limits."""
     given = {name: getattr(written, key) for key, name in KEYS_OF_LIMITS.items() if key in written.model_fields_set}
     off = TIMES if given.get("step_time", 0.0) is None else ()
     return Limits(

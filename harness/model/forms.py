@@ -486,8 +486,7 @@ def fits(pattern: str, text: str) -> AfterValidator:
 
 
 def word_or(*words: str, form: type, remedy: str) -> Callable[[Any], Any]:
-    """Return a check that a value is one of `words`, or has the other form: a mapping (which `form` reads) or a list.
-    `remedy` ends the message."""
+    """Return a check that a value is one of `words`, a list or, by `form`, a mapping. `remedy` ends its message."""
 
     def checked(value: Any) -> Any:
         if isinstance(value, list if form is list else dict) or value in words:

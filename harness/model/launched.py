@@ -57,8 +57,7 @@ class CellRun:
     at_hand: bool = False
     image_bytes: int | None = None
     doubted: list[Trial] = field(default_factory=list)
-    """Launches that failed while others ran on the host, in their form before they were reclassified as
-    infrastructure."""
+    """Launches that failed while others ran on the host, before they were reclassified as infrastructure."""
     alone: bool = False
     """True if the next launches run alone, because other launches may have caused what an earlier one showed."""
     other_data: str = ""
@@ -94,8 +93,7 @@ class CellRun:
 
     @property
     def runnable(self) -> bool:
-        """Return whether the cell may still run: it is not excluded, and neither its image nor its setup has failed for
-        good."""
+        """Return whether the cell may run: it is not excluded, and neither its image nor its setup failed for good."""
         setups = sum(SETUP_TRIES if trial.stepless else trial.end == "setup" for trial in self.trials)
         hindered = self.problem or self.incompatible or self.cell.excluded
         return not hindered and setups < SETUP_TRIES

@@ -1,5 +1,4 @@
-"""Defines records of what the user requested: the versions under test, the hosts with their engines and GPUs, and a
-checked matrix file."""
+"""Defines records of what the user requested: versions, hosts with their engines and GPUs, and a checked file."""
 
 from __future__ import annotations
 

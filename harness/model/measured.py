@@ -91,8 +91,7 @@ last error. For several GPUs, memory is the sum, other figures are of the worst 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """The measurements of a look, around gc.collect, after `step` steps: its figures by the names in LOOK_COLUMNS. A
-    probe that is missing gives none."""
+    """The figures of a look after `step` steps, by LOOK_COLUMNS; those of a probe that is missing are absent."""
 
     step: int
     values: Mapping[str, float] = field(default_factory=dict)
@@ -107,8 +106,7 @@ AGENT_COLUMNS = frozenset(
     | {"first_token_s", "token_s", "failed"}
     | {"gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
 )
-"""The columns of a trace that the agent measures, and `slice`. The others are metrics that the scenario returns or
-prints."""
+"""The columns that the agent measures, and `slice`. Others are metrics that the scenario returns or prints."""
 OVER_TIME = ("at_s", "rss_kib", "anon_kib")
 """The columns of a trace over time."""
 MOST_METRICS = 16
@@ -442,8 +440,7 @@ class Trial:
 
     @property
     def failed_by(self) -> tuple[str, int | None, str]:
-        """Return what tells one failure from another: how the trial ended, the signal that killed it, and the type of
-        the exception."""
+        """Return what tells failures apart: how the trial ended, the signal, and the type of the exception."""
         found = _ERROR.search(gist(self.message))
         return self.end, self.failure.signal, "" if found is None else found[0]
 

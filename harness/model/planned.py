@@ -51,8 +51,7 @@ class Cell(ById):
 
     @cached_property
     def launched(self) -> Variant:
-        """Return the variant as this cell launches it: with its params in the environment, and the version in the words
-        of a command that is varied."""
+        """Return the variant as launched: with params in the environment, and the version in a varied command."""
         variant, scenario = self.variant, self.variant.scenario
         environment = tuple((name, variant.filled((text,))[0]) for name, text in scenario.environment)
         command, stop = scenario.command, scenario.stop

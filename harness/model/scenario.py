@@ -158,8 +158,7 @@ def starts_python(launcher: Sequence[str]) -> bool:
 
 
 Identity = Literal["files", "content", "name"]
-"""What tells whether mounted data are the same: the names, sizes and times of all files, their content, or only the
-name of the path."""
+"""What tells mounted data apart: names, sizes and times of all files, their content, or only the path's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,8 +399,7 @@ class Scenario(FromFile):
         return "" if self.file is None else str(self.place_of(self.file))
 
     def place_of(self, path: Path) -> PurePosixPath:
-        """Return the path of one of its files in the folder in which a trial runs: its name, if it is not below the
-        scenario's folder."""
+        """Return a file's path in the folder of a trial: its name, if it is not below the scenario's folder."""
         home, whole = normal_path(self.folder or (self.file or path).parent), normal_path(path)
         return PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
 
@@ -420,8 +418,7 @@ class Variant(ById):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """Return the scenario's command, or that of its server, with `{name}` filled in for every param; empty for a
-        script or a program."""
+        """Return the scenario's command, or its server's, with `{name}` filled in for params; () without one."""
         return self.filled(self.scenario.command or self.scenario.serve)
 
     @property

@@ -41,9 +41,7 @@ class MachineSeen:
 
     @property
     def traits(self) -> tuple[tuple[str, str], ...]:
-        """Return what must be equal, as pairs of name and value. Memory is in whole GiB, because firmware reserves a
-        little of it.
-        """
+        """Return what must be equal, as (name, value). Memory is in whole GiB: firmware reserves a little of it."""
         memory = self.facts.get("memory_bytes")
         host = {text: self.facts.get(name) for name, text in HOST_FIELDS.items()}
         host["memory (GiB)"] = round(memory / GIB) if isinstance(memory, int | float) else None

@@ -112,9 +112,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
 
 
 def _largest(looking: Looking, blank: Probed) -> Probed:
-    """Try each size in its own launch, under the scenario's memory limit. A failure other than running out of memory
-    ends the search.
-    """
+    """Try each size in a launch of its own. A failure other than running out of memory ends the search."""
     param, sizes = sizes_of(blank.variant, blank.probe)
     problems: list[str] = []
 

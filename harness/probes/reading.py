@@ -120,9 +120,7 @@ LEAKS = "valgrind.json"
 
 
 def probed_files(blank: Probed, looked: Looked) -> Probed:
-    """Return what a launch with a probe found: its files, and the operations or functions in them. Raises
-    Unreadable.
-    """
+    """Return the files of a launch with a probe, and the operations or functions in them. Raises Unreadable."""
     probed, file = replace(blank, problem=looked.problem, files=looked.files), f"{blank.probe.name}.json"
     if blank.probe.name == "optrace" and file in looked.files:
         operations = read_ops(looked.files[file])

@@ -130,9 +130,7 @@ def _as_written(path: Path) -> list[dict[str, Any]]:
 
 
 def read(run: Path, plan: Plan) -> ProbedCells:
-    """Return the results of the probes of this plan's cells, in the order of the file. Raises UsageError if the file
-    cannot be read.
-    """
+    """Return the results of this plan's cells, in the order of the file. Raises UsageError if that is unreadable."""
     return ProbedCells(results=list(_probed(read_entries(run / FILE), plan)))
 
 

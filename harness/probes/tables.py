@@ -52,9 +52,7 @@ def _text(value: str) -> str:
 
 
 def _a_step(count: float) -> str:
-    """Return the amount added per step, as text. A negative amount counts as 0: it is noise from a block that changed
-    its kind.
-    """
+    """Return what a step adds, as text. A negative amount, of a block that changed its kind, counts as 0."""
     return f"{round(max(count, 0.0), 3):,.12g}"
 
 
@@ -188,9 +186,7 @@ def _leaks(probed: Probed) -> Iterator[TextTable]:
 
 
 def _stack(frames: Sequence[str]) -> str:
-    """Return the four innermost frames that have a name, which identify the owner of the block; if no frame has a name,
-    the four innermost frames.
-    """
+    """Return the four innermost frames that have a name, which tell the owner of a block; else the innermost four."""
     named = [frame for frame in frames if not frame.startswith("???")]
     return BETWEEN_FRAMES.join(_text(frame) for frame in (named or frames)[:4])
 

@@ -55,9 +55,7 @@ class Access:
         self._authorizations: dict[str, str] = {}
 
     def url(self, name: RegistryName, path: str) -> str:
-        """Return an address of the repository's API. Docker speaks TLS, except that this machine's registries may use
-        plain HTTP.
-        """
+        """Return an address of the API: with TLS, except that registries of this machine may use plain HTTP."""
         if name.host not in self._bases:
             scheme = "http" if name.is_loopback and not _speaks_tls(name.server) else "https"
             self._bases[name.host] = f"{scheme}://{name.server}"
@@ -142,9 +140,7 @@ class Access:
 
 
 def _speaks_tls(server: str) -> bool:
-    """Return whether a server on this machine starts a TLS handshake. False if it is down; the first request reports
-    that.
-    """
+    """Return whether a server on this machine speaks TLS; False if it is down, which the first request reports."""
     parts = urlsplit(f"//{server}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without the system's certificates: nothing is verified
     context.check_hostname = False

@@ -72,8 +72,7 @@ class _Session(requests.Session):
 
 
 class Exchange:
-    """Sends requests one at a time, and counts them. `socket_s` is the limit between two packets, `answer_s` that of a
-    whole answer."""
+    """Sends requests one at a time, and counts them. `socket_s`: between two packets; `answer_s`: a whole answer."""
 
     def __init__(
         self,

@@ -32,9 +32,7 @@ class RegistryName:
 
     @property
     def is_loopback(self) -> bool:
-        """Return whether the host is this machine: Docker then accepts a registry without TLS, or with any
-        certificate.
-        """
+        """Return whether the host is this machine, which Docker asks without TLS, or with any certificate."""
         host = self.host.rpartition(":")[0] if re.search(r":\d+$", self.host) else self.host
         try:
             return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback

@@ -19,8 +19,7 @@ from harness.registry.image_references import DIGEST, TAG, RegistryName, parse
 PAGE_TAGS = 1000
 MOST_TAGS = 100_000
 MOST_PAGES = 1000
-"""Most pages of a list of tags. Some registries send 100 tags per page; with a single tag per page, a list would never
-end."""
+"""Most pages of a list of tags. Some have 100 tags; with one a page, a list would never end."""
 INDEX_TYPES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))
@@ -77,9 +76,7 @@ class TagSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedImage:
-    """The labels and the environment of an image, and the layers that a pull fetches, including the configuration:
-    their compressed bytes by digest.
-    """
+    """The labels, the environment and the layers of an image, with its configuration: compressed bytes by digest."""
 
     labels: Mapping[str, str]
     environment: Mapping[str, str]
@@ -122,9 +119,7 @@ class Registry:
         raise RegistryTrouble(f"{name.host}: the list of tags of {name.repository} does not end; none of it is used")
 
     def digest(self, reference: str) -> str | None:
-        """Return the digest that a tag points to, as `docker pull` resolves it; None if there is no such tag. Raises
-        RegistryTrouble.
-        """
+        """Return a tag's digest, as `docker pull` resolves it; None if there is no such tag. Raises RegistryTrouble."""
         name = parse(reference)
         url = self._access.url(name, f"manifests/{name.reference}")
         answer = self._access.ask(name, url, method="HEAD", accept=ACCEPT)
@@ -135,9 +130,7 @@ class Registry:
         return said if DIGEST.fullmatch(said) else _hash(self._ask(name, url, what=f"tag {name.reference}").body)
 
     def facts(self, reference: str, *, architecture: str = "amd64") -> PublishedImage:
-        """Return the facts of an image; for an index, those of its image for Linux on `architecture`. Raises
-        RegistryTrouble.
-        """
+        """Return the facts of an image, of an index the one for Linux on `architecture`. Raises RegistryTrouble."""
         name = parse(reference)
         answer = self._manifest(name)
         if answer.headers.get("Content-Type", "").partition(";")[0].strip() in INDEX_TYPES:

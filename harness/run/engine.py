@@ -1,6 +1,4 @@
-"""Defines the contract of an engine, which `run/docker`, `run/process` and `run/slurm` implement and `tests/contract`
-tests.
-"""
+"""Defines the contract of an engine, which `run/docker`, `run/process` and `run/slurm` keep."""
 
 from __future__ import annotations
 
@@ -105,8 +103,8 @@ class Payload:
 
     @property
     def own(self) -> Mapping[str, Content]:
-        """Return the files of this trial alone, including job.json. Raises InfrastructureError if a path leads out of
-        the agent's root."""
+        """Return the files of this trial alone, with job.json. Raises InfrastructureError for a path outside the
+        root."""
         own: dict[str, Content] = {**self.files, "job.json": json.dumps(self.job).encode()}
         for path in own:
             if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
@@ -178,8 +176,8 @@ class Session(Protocol):
         """Return the next bytes of the agent's stdout; b"" if none arrive within `timeout_s`; None at its end."""
 
     def exit(self) -> Exit:
-        """Return how the agent's process or container ended. Call it after the end of output. It waits at most a few
-        seconds."""
+        """Return how the agent's process or container ended, after the end of its output; wait a few seconds at
+        most."""
 
 
 @runtime_checkable
@@ -196,39 +194,34 @@ if the right may have passed to another harness."""
 
 
 class ImageStore(Protocol):
-    """The images of one host: it gets, finds and removes them."""
+    """The images of one host: it gets, finds and removes them. Every method may raise InfrastructureError."""
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        """Pull, build or install the image unless the host has it. Raises ImageUnavailable, whose message starts with
-        `image.where`."""
+        """Pull, build or install the image unless the host has it. Raises ImageUnavailable, which begins with its
+        place."""
 
     def look(self, image: Image, say: Say) -> Prepared | None:
-        """Return what `prepare` would return if it needs no pull, build or install; None if it needs one. Do not ask
-        the registry whether a tag was republished. Raises InfrastructureError, but never ImageUnavailable: `prepare`
-        reports that."""
+        """Return what `prepare` would return without a pull, build or install; None if it needs one. No registry is
+        asked whether a tag was republished. ImageUnavailable is never raised: `prepare` reports that."""
 
     def refused(self, image: Image, say: Say) -> str:
-        """Return why `prepare` would fail, in one line, if a registry says so at once; "" if it may succeed. Raises
-        InfrastructureError."""
+        """Return why `prepare` would fail, in one line, if a registry says so at once; "" if it may succeed."""
         return ""
 
     def holds(self, prepared: Prepared) -> bool:
-        """Return whether the host still has a prepared image. Raises InfrastructureError."""
+        """Return whether the host still has a prepared image."""
 
     def size_bytes(self, prepared: Prepared) -> int:
-        """Return the disk space that the image takes on this host, in bytes. Raises InfrastructureError."""
+        """Return the disk space that the image takes on this host, in bytes."""
 
     def kept(self) -> tuple[Kept, ...]:
-        """Return the images that the harness pulled or made, according to the records on the host. Raises
-        InfrastructureError."""
+        """Return the images that the harness pulled or made, by the records on the host."""
 
     def remove(self, kept: Kept, say: Say) -> bool:
-        """Remove one of the `kept` images unless it is in use; return whether it is gone. Raises
-        InfrastructureError."""
+        """Remove one of the `kept` images unless it is in use; return whether it is gone."""
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        """Remove all `kept` images that are not in use; return their names. Made images are removed before the pulled
-        images that they are based on. Raises InfrastructureError."""
+        """Remove all `kept` images that are not in use, those that were made first; return their names."""
         kept = sorted(self.kept(), key=lambda each: not each.made)
         return tuple(each.name for each in kept if self.remove(each, say))
 
@@ -244,8 +237,7 @@ class Engine(ImageStore, Protocol):
     (name and version). It is part of every trial's key."""
 
     def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
-        """Start the agent in a fresh container or process. Everything that is created is removed after the block, even
-        after an error. Raises InfrastructureError."""
+        """Start the agent in a fresh container or process. After the block, all that was created is gone."""
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
         """Hold this host exclusively during the block: no other sweep on any machine uses it. While another
@@ -253,36 +245,33 @@ class Engine(ImageStore, Protocol):
         `stopped` turns true, and InfrastructureError."""
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
-        """Return the GPUs that the host's driver lists; () if it lists none. `images` are those that will run there: a
-        container engine runs its probe in one of them, or in another image that it has. Raises
-        InfrastructureError."""
+        """Return the GPUs that the host's driver lists. `images` will run there: a container engine runs its probe in
+        one of them, or in another that it has."""
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
-        """Return the model of this host's CPU; None if it is unknown. `images` as for `gpus`. Raises
-        InfrastructureError."""
+        """Return the model of this host's CPU; None if it is unknown. `images` as for `gpus`."""
 
     def make_cache(self) -> str:
-        """Make an empty cache, which launches can fill and copy, and return its reference. Only an engine that keeps
-        caches (`can.keeps_caches`) is asked. Raises InfrastructureError."""
+        """Make an empty cache, which launches can fill and copy, and return its reference. Only an engine with the
+        ability `keeps_caches` is asked."""
 
     def has_cache(self, reference: str) -> bool:
-        """Return whether a cache that `make_cache` made is still there. Raises InfrastructureError."""
+        """Return whether a cache that `make_cache` made is still there."""
 
     def remove_cache(self, reference: str) -> None:
-        """Remove a cache. If this process ends before that, it is a leftover. Raises InfrastructureError."""
+        """Remove a cache. If this process ends before that, it is a leftover."""
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the names of everything that `remove_leftovers` would remove. Raises InfrastructureError."""
+        """Return the names of everything that `remove_leftovers` would remove."""
 
     def remove_leftovers(self) -> int:
-        """Remove what dead runs left behind, but nothing that belongs to a living run or is not the harness's. Return
-        the number of removed items. Raises InfrastructureError."""
+        """Remove what dead runs left, and nothing of a living run or of others. Return the number of removed items."""
 
     def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
-        """Return those of `paths` that do not exist on this host. Raises InfrastructureError."""
+        """Return those of `paths` that do not exist on this host."""
 
     def condition(self, say: Say) -> HostCondition:
-        """Return the state of the host; change nothing there. Raises InfrastructureError."""
+        """Return the state of the host; change nothing there."""
 
     def close(self) -> None:
         """Close the engine's connections and files. Do nothing if they are closed already."""

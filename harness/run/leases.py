@@ -177,8 +177,7 @@ def reason_of(error: OSError) -> str:
 
 
 def _open_lock(path: Path) -> IO[str]:
-    """Open the lock file of `path`, which is next to it. NFS requires a readable file for a shared lock and a writable
-    one for an exclusive lock."""
+    """Open the lock file beside `path`. NFS locks only readable files as shared, and writable ones exclusively."""
     return path.with_suffix(".lock").open("a+")
 
 

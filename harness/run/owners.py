@@ -33,8 +33,7 @@ from harness.errors import InfrastructureError
 
 PROC = Path("/proc")
 STATE, STARTED = 0, 19
-"""Indices of the state and the start time among the fields after the command's name in /proc/PID/stat (see
-proc_pid_stat(5))."""
+"""Indices of the state and the start time behind the command's name in /proc/PID/stat (proc_pid_stat(5))."""
 PREFIX = "harness-trial-"
 AGENT_PREFIX = "harness-agent-"
 """Begins the name of a folder with the copy of the agent that the trials of a run share."""
@@ -115,8 +114,7 @@ def new_name(prefix: str = PREFIX, mark: str = "") -> str:
 
 
 def is_dead(name: str) -> bool:
-    """Return whether `name` is one of the harness's names and its owner ran on this machine, since the last boot, and
-    is gone."""
+    """Return whether `name` is one of the harness's, whose owner ran here since the last boot, and is gone."""
     parts = NAME.fullmatch(name)
     if parts is None or parts["machine"] != _short(_machine()):
         return False

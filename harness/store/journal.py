@@ -91,9 +91,7 @@ class RunDirectory:
         return self.path / name
 
     def folder(self, name: str) -> Path:
-        """Return a folder in the run's directory, and make it if it does not exist. Raises InfrastructureError if that
-        fails, or if a link is in its place.
-        """
+        """Return a folder in the run's directory, made if it is absent. Raises InfrastructureError, also for a link."""
         path = self.path / name
         try:
             with suppress(FileExistsError):
@@ -113,9 +111,7 @@ class RunDirectory:
         return read_trial(trial_file(self.path, trial))
 
     def write_decision(self, record: Mapping[str, Any]) -> None:
-        """Append one line, a JSON object, to the log of what was launched and why. Raises InfrastructureError, and then
-        leaves no partial line.
-        """
+        """Append a line to the log of what was launched and why, whole or not at all. Raises InfrastructureError."""
         path = self.path / "decisions.jsonl"
         line = without_known(json.dumps(record, allow_nan=False, default=str)).encode() + b"\n"
         try:
@@ -165,8 +161,7 @@ class RunDirectory:
             raise InfrastructureError(f"{link}: cannot point to the newest run: {error.strerror}") from error
 
     def earlier_data(self, cell: Cell) -> Mapping[str, str]:
-        """Return the identities of the mounted data that the newest launch of this cell in an earlier run saw, by
-        place; {} if there is none."""
+        """Return the identities of mounted data in the newest earlier launch of a cell, by place; {} if none."""
         for run in sorted(self.path.parent.glob("[0-9]*"), reverse=True):
             with suppress(FileNotFoundError, UsageError, OSError):
                 for path in trial_files(run, of=cell.id) if run != self.path else ():

@@ -181,8 +181,7 @@ def _add_places(content: Any, where: Mapping[str, Any]) -> None:
 
 
 def plan_from_file(file: PlanFile, folder: Path) -> Plan:
-    """Return the plan that `file` in a run's directory describes. Raises UsageError if a row names something that
-    `file` does not have."""
+    """Return the plan that `file` describes. Raises UsageError if a row names something that it does not have."""
     hosts = {one.name: one for one in file.hosts}
     series = {one.name: one for one in file.series}
     scenarios = {one.name: one for one in file.scenarios}

@@ -59,8 +59,7 @@ class CellEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class CauseEntry:
-    """The sentence that attributes some findings to the image, the GPU or the host. `findings` are their numbers in the
-    reports, from 1."""
+    """The sentence that attributes findings, by their numbers in the reports, to the image, the GPU or the host."""
 
     findings: tuple[int, ...]
     sentence: str
@@ -68,8 +67,7 @@ class CauseEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFile:
-    """The content of result.json. `problems`: why each unusable host could not be used, by its name. `cells` are keyed
-    by the cells' ids."""
+    """The content of result.json. `problems`: why a host could not be used, by its name. `cells` are keyed by id."""
 
     verdict: RunVerdict
     started: str
@@ -195,9 +193,7 @@ def _whole() -> TypeAdapter[ResultFile]:
 
 
 def _known(entry: CellEntry) -> CellEntry:
-    """Return the entry without signals that this version of the harness does not have. Raises ValueError for one
-    without a verdict.
-    """
+    """Return the entry without signals of other versions of the harness. Raises ValueError without a verdict."""
     if not entry.verdict.verdicts:
         raise ValueError("a cell without a verdict")
     signals = {name: each for name, each in entry.verdict.signals.items() if _is_signal(name)}

@@ -90,9 +90,7 @@ def _trace_to_json(trace: Trace | None) -> dict[str, Any] | None:
 
 
 def _lists(columns: Mapping[str, Floats]) -> dict[str, list[float | int | None]]:
-    """Return numbers in their shortest form: whole numbers as integers, others rounded to 9 decimals (a nanosecond),
-    missing ones as None.
-    """
+    """Return numbers in short: whole ones as integers, others with 9 decimals (a nanosecond), missing ones as None."""
     rounded = {name: np.round(np.asarray(values, dtype=np.float64), 9) for name, values in columns.items()}
     return {name: [_number(value) for value in values.tolist()] for name, values in rounded.items()}
 
@@ -115,8 +113,7 @@ def write_trial(run: Path, trial: Trial, cell: Cell) -> None:
 
 
 def trial_files(run: Path, *, of: str = "") -> list[Path]:
-    """Return the files of a run's trials, or of those of the cell with the id `of`, sorted by name. Raises UsageError
-    if the folder is a link."""
+    """Return the files of a run's trials, or of the cell with id `of`, by name. Raises UsageError for a link."""
     folder = run / FOLDER
     if folder.is_symlink():
         raise UsageError(f"{folder}: a link, which is not followed; put the folder itself there")

@@ -92,8 +92,7 @@ def drafted(
     results: str | None = None,
     served: Mapping[str, Any] | None = None,
 ) -> Draft:
-    """Return the draft for what a user typed. `series_of`, `job_of`, `steps_of` and `varied` document the arguments.
-    Raises UsageError."""
+    """Return the draft of what was typed, as `series_of`, `job_of`, `steps_of` and `varied` say. Raises UsageError."""
     if not command:
         for at, word in enumerate(versions):
             if (at or vary) and (PYTHON.fullmatch(word) or shutil.which(word)):

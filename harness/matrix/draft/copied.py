@@ -70,9 +70,7 @@ def _python_files(folder: Path) -> list[Path]:
 
 
 def modules(file: Path) -> Iterator[str]:
-    """Yield the dotted name of each imported module; nothing for a file that cannot be read or is not Python, which a
-    later check reports.
-    """
+    """Yield the dotted name of each import; none if it is unreadable or not Python, which a later check reports."""
     with suppress(OSError, RuntimeError, ScriptProblem):
         yield from imported(file.name, read_regular(Path(os.path.realpath(file)), most_bytes=MOST_SOURCE_BYTES))
 

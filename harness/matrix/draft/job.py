@@ -211,8 +211,7 @@ def checked_pattern(pattern: str) -> str:
 
 
 def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
-    """Return the scenario's key that says what a step is. `kind`: the value as typed; None: the agent finds the steps.
-    Raises UsageError."""
+    """Return the scenario's key for `kind`, the step as typed; None: the agent finds it. Raises UsageError."""
     if kind is None:
         return {}
     if job.source is None:

@@ -128,8 +128,7 @@ VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def varied(texts: Sequence[str]) -> tuple[DraftSeries, dict[str, Any]]:
-    """Return the series of the first `NAME=a,b,c`, and for each further one the scenario's keys that make it a param.
-    Raises UsageError."""
+    """Return the series of the first `NAME=a,b,c`, and keys that make each further one a param. Raises UsageError."""
     (name, values), *others = map(_name_and_values, texts)
     if repeated := [other for other, _ in others if other == name] or repeated_in([other for other, _ in others]):
         raise UsageError(f"--vary {repeated[0]}: is given twice; write all of its values in one")
@@ -140,8 +139,7 @@ def varied(texts: Sequence[str]) -> tuple[DraftSeries, dict[str, Any]]:
 
 
 def _name_and_values(text: str) -> tuple[str, list[str]]:
-    """Return the parts of `NAME=a,b,c`, which is one line of CSV: a value with a comma is in quotes. Raises
-    UsageError."""
+    """Return the parts of `NAME=a,b,c`, which is a line of CSV: quotes keep a comma. Raises UsageError."""
     name, equals, listed = text.partition("=")
     if not VARIABLE.fullmatch(name):
         example = "; write one such as IMAGE=app:1,app:2"

@@ -97,8 +97,7 @@ class AttachedSession:
         return self._demux.feed(data) if data else None
 
     def _engine_is_there(self) -> bool:
-        """Return whether the engine answers. It is asked only after a long silence, because a connection may outlive
-        its engine."""
+        """Return whether the engine answers, which is asked after a long silence: a connection may outlive it."""
         if time.monotonic() - self._heard_s < SILENCE_S:
             return True
         try:
@@ -162,8 +161,7 @@ def read_stream(stream: Any) -> Iterator[bytes]:
 
 
 def close_stream(stream: Any) -> None:
-    """Close the stream, so that the container's stdin ends. Both the SDK's response and the inner socket keep it
-    open."""
+    """Close the stream, so that the container's stdin ends: both the response and the inner socket keep it open."""
     inner = getattr(stream, "_sock", stream)
     if inner is None:
         return  # closed already

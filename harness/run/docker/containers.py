@@ -130,8 +130,7 @@ class GpuAccess:
         return WORDS[self.way]
 
     def refused(self, message: str) -> bool:
-        """Return whether `message` shows that the engine lacks the present way and another way is left; if so, switch
-        to the next way."""
+        """Return whether `message` shows that the engine lacks the present way; if another is left, take that."""
         lacking = ABSENT.search(message) is not None and len(self._ways) > 1
         if lacking:
             del self._ways[0]
@@ -199,8 +198,7 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
 
 
 HOSTNAME = "localhost"
-"""The host name of a container without a network. No name service knows another one, and torchrun would look it up
-again and again."""
+"""The host name of a container without a network: torchrun would look up any other one again and again."""
 
 
 def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
@@ -361,9 +359,8 @@ def is_there(answer: requests.Response) -> bool:
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:
-    """Remove a container with its anonymous volumes; do nothing if it is gone. Raises any error of the SDK; the id is
-    then added to ABANDONED.
-    """
+    """Remove a container, if it is there, with its volumes. Raises any error of the SDK, after adding it to
+    ABANDONED."""
     try:
         client.api.remove_container(container_id, force=True, v=True)
     except NotFound:
@@ -445,8 +442,7 @@ def started(client: docker.DockerClient, container_id: str, *, beat: Beat) -> It
 
 
 def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, beat: Beat) -> str:
-    """Start a container, and return everything that it prints. Raises Unfinished, and any error of the SDK or
-    `beat`."""
+    """Start a container, and return all that it prints. Raises Unfinished, and any error of the SDK or `beat`."""
     until_s, output = time.monotonic() + limit_s, bytearray()
 
     def in_time() -> None:

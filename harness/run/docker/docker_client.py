@@ -218,8 +218,7 @@ def moment(text: str) -> datetime:
 
 
 def ca_bundle(environ: Mapping[str, str]) -> str:
-    """Return the content of the CA bundle that SSL_CERT_FILE or REQUESTS_CA_BUNDLE names; "" if neither names a
-    file."""
+    """Return the CA bundle that SSL_CERT_FILE or REQUESTS_CA_BUNDLE names; "" if neither names a file."""
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         path = Path(environ.get(name, ""))
         if path.is_file():  # requests also accepts a folder, which is not a bundle

@@ -54,9 +54,7 @@ def cpu(client: docker.DockerClient, *, images: Sequence[Image], get_one: GetOne
 
 
 def room(client: docker.DockerClient, *, say: Say) -> Room | None:
-    """Return the disk space where the engine keeps its images; None if no image can run the query. Raises any error of
-    `say` or the SDK.
-    """
+    """Return the space for the engine's images; None if no image can tell. Raises any error of `say` or the SDK."""
     for image_id in list(smallest(client))[:IMAGES_TRIED]:
         if python := find_python(client, image_id):
             sizes = ROOM.search(_answer(client, image_id, [python, "-c", PRINT_ROOM], what="disk space", say=say))

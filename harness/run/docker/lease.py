@@ -141,8 +141,7 @@ def held(
 
 
 def _create(client: docker.DockerClient) -> str:
-    """Create the lease's container; return its id. Raises APIError, for which `_is_conflict` is true if the lease is
-    held already."""
+    """Create the lease's container; return its id. Raises APIError, which `_is_conflict` tells if it is held."""
     make_empty_image(client)
     labels = {OWNER_LABEL: owners.this_process(), HOLDER_LABEL: owners.in_words()}
     config = client.api.create_host_config(restart_policy=_policy(engine_time_s(client)), network_mode="none")
@@ -154,14 +153,12 @@ def _policy(now_s: int) -> Any:
 
 
 def _is_conflict(error: BaseException) -> bool:
-    """Return whether the error means that the lease is held. Podman reports this with a general status code, so its
-    message is searched."""
+    """Return whether the error means that the lease is held. Podman tells it in the message alone."""
     return isinstance(error, APIError) and (error.status_code == CONFLICT or NAME_IN_USE in explanation(error))
 
 
 def make_empty_image(client: docker.DockerClient) -> None:
-    """Make an empty image for the lease's container. It needs no pull, and the container keeps no user's image in
-    use."""
+    """Make an empty image for the lease's container, which then needs no pull and keeps no image in use."""
     if local_image(client, EMPTY_IMAGE) is not None:
         return
     buffer = io.BytesIO()

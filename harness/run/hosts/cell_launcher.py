@@ -142,8 +142,7 @@ class CellLauncher:
         return self.data.of(cell, image, self.engine, say) if cell.variant.scenario.data else {}
 
     def _size_bytes(self, image: Prepared) -> int | None:
-        """Return the disk space that an image takes on the host, in bytes, asking the engine once; None if the engine
-        does not report it."""
+        """Return the bytes that an image takes on the host, asking the engine once; None if it does not report it."""
         if image.digest not in self.sizes:
             try:
                 self.sizes[image.digest] = self.engine.size_bytes(image)
@@ -341,8 +340,7 @@ LONG_SOCKET = "AF_UNIX path too long"
 
 
 def _remedy(cell: Cell, trial: Trial) -> str:
-    """Return what helps if a trial failed before its first step because of what a trial may not do; "" if nothing is
-    known to help."""
+    """Return what helps if a trial failed before its first step by what a trial may not do; "" if unknown."""
     if cell.lane.host.can.makes_environments:
         is_long = LONG_SOCKET in f"{trial.message} {trial.output.tail}"
         return "set TMPDIR to a shorter folder, such as /tmp, for the harness" if is_long else ""

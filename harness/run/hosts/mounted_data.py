@@ -47,8 +47,7 @@ class Found:
 
 @dataclass(kw_only=True)
 class HostData:
-    """The mounted data of one host, each described once. `environ` names the folder in which hashes of contents are
-    kept."""
+    """The mounted data of one host, each described once. `environ` names the folder in which hashes are kept."""
 
     environ: Mapping[str, str] = field(default_factory=dict)
     _found: dict[Mount, Found | DataUnavailable] = field(default_factory=dict)

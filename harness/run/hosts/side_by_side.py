@@ -68,8 +68,7 @@ class Gate:
 
     @contextlib.contextmanager
     def entered(self, visit: Visit) -> Iterator[Visit]:
-        """Wait until a visit may enter, and hold its slot during the block. Raises Interrupted if the run is stopped
-        while it waits."""
+        """Wait until a visit may enter; hold its slot during the block. Raises Interrupted if the run is stopped."""
         with self._changed:
             self._queue.append(visit)
             try:
@@ -91,9 +90,7 @@ class Gate:
                 self._changed.notify_all()
 
     def _may_enter(self, visit: Visit) -> bool:
-        """Return whether it is this visit's turn and what it needs fits. A launch that waits for a GPU does not hold up
-        launches on other GPUs.
-        """
+        """Return whether it is this visit's turn and it fits. One that waits for a GPU does not hold up other GPUs."""
         waiting = self._queue[: self._queue.index(visit)]
         if visit.alone:
             return not waiting and not self._inside

@@ -35,15 +35,12 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def readable(output: str) -> str:
-    """Return the output of build tools without colour codes, and without credentials in URLs, such as those of a proxy
-    that pip could not reach.
-    """
+    """Return the output of build tools without colour codes, and without credentials, such as those of a proxy."""
     return without_credentials(_ESCAPES.sub("", output))
 
 
 def if_other_python(message: str) -> str:
-    """Return "; " and a remedy if the version that could not be installed may be for another version of Python, else
-    ""."""
+    """Return "; " and a remedy if what could not be installed may be for another version of Python, else ""."""
     if not _OTHER_PYTHON.search(message):
         return ""
     return "; if it has a wheel for another Python, name that one: `python:` of the series, or --python"
@@ -77,8 +74,7 @@ def complaint(lines: Sequence[str]) -> Complaint:
 
 
 def of_uv(stderr: str) -> str:
-    """Return uv's explanation in one line, without the line drawing characters. The reason for a failed build
-    comes first."""
+    """Return uv's explanation in one line, without its drawing; the reason for a failed build comes first."""
     lines = [line.strip(_DRAWING) for line in readable(stderr).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
     own, inner = lines, ""

@@ -48,8 +48,7 @@ ENDING_S = 3.0  # seconds that the engine may take to end the container of an in
 
 
 def name_of_build(client: docker.DockerClient, source: Build, *, image: Image) -> str:
-    """Return the name of the image: a hash of the context, the args and the ids of the bases. Raises
-    ImageUnavailable."""
+    """Return the image's name: a hash of the context, the args and the ids of the bases. Raises ImageUnavailable."""
     args = dict(source.args)
     with _readable(source.context, image=image):
         text, files = (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
@@ -159,8 +158,7 @@ class Stages:
     """True if the next image id in the output belongs to an image that existed before."""
 
     def hear(self, text: str) -> None:
-        """Read one text of the engine: the heading of a step, the note that its image was cached, or the id of its
-        image."""
+        """Read one text of the engine: the heading of a step, that its image was cached, or the id of its image."""
         if step := re.match(r"(?:\[\d+/\d+\] )?Step \d+/\d+ ?: (\w+)", text, re.IGNORECASE):
             self._is_reused = step[1].upper() == "FROM"
         elif re.match(r"-?--> Using cache", text.strip()):

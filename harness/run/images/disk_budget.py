@@ -54,8 +54,7 @@ class Disk:
     _pins: list[ImageName] = field(default_factory=list)
 
     def admits(self, engine: ImageStore, image: Image) -> bool:
-        """Return whether the image may be pulled ahead of its turn: whether it fits in addition to all images that this
-        run has used."""
+        """Return whether the image may be pulled ahead: it fits in addition to all that this run has used."""
         if self.limit_bytes is None:
             return True
         with self._lock:
@@ -227,9 +226,7 @@ def wanted(
 def disk_of(
     host: Host, engine: Engine, images: Sequence[Image], *, registry: Callable[[], Registry], note: Say
 ) -> Disk:
-    """Return the disk space that the matrix allows for images on a host. `note` gets a warning if the images do not all
-    fit at the same time.
-    """
+    """Return the disk space for images that the matrix allows on a host. `note` is told if they do not all fit."""
     if host.disk_bytes is None:
         return Disk()
     stay = bases_of(images)

@@ -52,8 +52,7 @@ def digest_of(reference: str, record: EngineImage) -> str:
 
 
 def prepared(image: Image, reference: str, record: EngineImage, *, own: str, asked: str | None = None) -> Prepared:
-    """Return the image that the engine has under the name `reference`, ready to launch. `foreign` describes the other
-    arguments."""
+    """Return the image that the engine has under the name `reference`. `foreign` describes the other arguments."""
     return Prepared(
         image=image,
         reference=record["Id"],
@@ -180,9 +179,7 @@ def _is_current(client: docker.DockerClient, reference: str, local: EngineImage,
 
 
 def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:
-    """Yield texts such as `pulling 120/900 MiB`, at most once a second, from the events of a pull. Raises APIError for
-    an error event.
-    """
+    """Yield `pulling 120/900 MiB`, at most once a second, from the events of a pull. Raises APIError for an error."""
     done: dict[str, int] = {}
     total: dict[str, int] = {}
     yielded_s = -1.0

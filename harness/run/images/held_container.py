@@ -228,8 +228,7 @@ def name_of_graft(graft: Graft) -> str:
 
 
 def make_graft(client: docker.DockerClient, graft: Graft, *, image: Image, memory_bytes: int | None, say: Say) -> None:
-    """Make the image in two containers without network access, in which `in_image.py` runs. Raises
-    ImageUnavailable."""
+    """Make the image in two containers without network, by `in_image.py`. Raises ImageUnavailable."""
     place, name = image.place, name_of_graft(graft)
     for reference in (graft.reference, graft.other):
         if local_image(client, reference) is None:

@@ -33,8 +33,7 @@ EngineImage = Mapping[str, Any]
 
 
 Api = Any
-"""A client that asks an engine: the Docker SDK's low-level client, or `NodeApi`, which runs the `docker` command on a
-node of a cluster."""
+"""A client that asks an engine: the Docker SDK's low-level one, or `NodeApi`, which runs `docker` on a node."""
 
 
 def mark_of(reference: str) -> str:
@@ -108,8 +107,7 @@ def kept(api: Api, layers: dict[str, dict[str, int]] | None) -> tuple[Kept, ...]
 
 
 def layers_of(history: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the size of each layer in bytes. The engine does not name layers, so the key is a hash of the image's
-    history up to the layer."""
+    """Return the bytes of each layer. The engine does not name layers: the key is a hash of the history up to it."""
     layers, so_far = {}, hashlib.sha256()
     for step in reversed(list(history)):
         so_far.update(repr((step["Created"], step["CreatedBy"], step["Size"])).encode())

@@ -22,8 +22,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 NEAR = 0.9
 """Smallest share of its limit that a trial has used when the kernel kills it because of the limit."""
 ENDING_S = 5.0
-"""Seconds after which killing a cgroup's processes is given up, and that the kernel may take to release an empty
-cgroup."""
+"""Seconds after which killing processes is given up, and that an empty cgroup may take to be released."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +89,7 @@ class TrialCgroup:
 
 
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
-    """Make a memory cgroup below this process's own cgroup or its nearest writable ancestor; return None if that is
-    impossible."""
+    """Make a memory cgroup below this process's own or its nearest writable ancestor; return None if none can be."""
     for parent in _parents(root):
         path = parent / name
         try:

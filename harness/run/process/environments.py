@@ -213,8 +213,7 @@ def python_of(folder: Path) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether a folder is an environment that the harness made. Raises InfrastructureError if the folder cannot
-    be read."""
+    """Return whether the harness made a folder as an environment. Raises InfrastructureError if it is unreadable."""
     try:
         made = any((folder / name).is_file() for name in (MARKER, CONFIGURATION))
     except OSError as error:
@@ -223,8 +222,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def digest_of(folder: Path, *, build: str) -> str:
-    """Return the SHA-256 of the interpreter's build and of each installed distribution's folder name and RECORD, as
-    `sha256:<hex>`."""
+    """Return `sha256:<hex>` of the interpreter's build, and of each distribution's folder name and RECORD."""
     digest = hashlib.sha256(f"{build}\n".encode())
     for record in sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD")):
         # Lines of compiled files differ between installs; lines of the wheel's files do not.
@@ -346,15 +344,13 @@ def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def version_of(path: Path) -> str:
-    """Return the version of an interpreter, such as "3.7.16"; "" if it does not run, or if it is older than 3.6, which
-    the agent does not support."""
+    """Return the version of an interpreter, such as "3.7.16"; "" if it does not run, or is older than 3.6."""
     code = "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
     return _printed(path, code)
 
 
 def build_of(path: Path) -> str:
-    """Return a text that distinguishes interpreters of the same version: path, compiler, time and options of the
-    build."""
+    """Return what tells interpreters of one version apart: path, compiler, time and options of the build."""
     details = "sys.version, sysconfig.get_platform(), sysconfig.get_config_var('CONFIG_ARGS')"
     return f"{path.resolve()} {_printed(path, f'import sys, sysconfig; print([{details}])')}"
 
@@ -383,8 +379,7 @@ class AgentCopy:
         self._whole: Mapping[Path, _Details | None] = {}
 
     def link_into(self, root: Path, agent: Mapping[str, bytes]) -> None:
-        """Make links in a trial's folder `root`, which is next to the copy, to the folders of `agent`. Raises
-        OSError."""
+        """Make links in a trial's folder `root`, beside the copy, to the folders of `agent`. Raises OSError."""
         with self._lock:
             if any(_details(path) != details for path, details in self._whole.items()):
                 self._remove()
@@ -395,8 +390,7 @@ class AgentCopy:
                 (root / name).symlink_to(self._folder / name)
 
     def remove(self) -> None:
-        """Remove the folder, if there is one. If it cannot be removed, the next run does that: this must not cost the
-        results of this one."""
+        """Remove the folder, if there is one. One that cannot be removed is left to the next run."""
         with self._lock:
             self._remove()
 

@@ -70,8 +70,7 @@ class Start:
 
 
 def bind_options(start: Start) -> list[str]:
-    """Return the options of docker and apptainer that mount the scenario's data. The values are CSV, in which a path
-    may have any character."""
+    """Return the options of docker and apptainer that mount data, as CSV: a path may have any character."""
     options = []
     for mount in start.scenario.data:
         value = io.StringIO()
@@ -82,8 +81,7 @@ def bind_options(start: Start) -> list[str]:
 
 
 def colon_words(start: Start) -> list[str]:
-    """Return `SOURCE:PLACE` for each mount, as enroot and pyxis have it. Raises InfrastructureError for a path that
-    they cannot express."""
+    """Return `SOURCE:PLACE` of each mount, for enroot and pyxis. Raises InfrastructureError for paths with a colon."""
     words = [(str(mount.source), place_of(mount)) for mount in start.scenario.data]
     for path in (path for pair in words for path in pair if re.search(r"[:,\s\\]", path)):
         text = f"{path}: enroot and pyxis cannot mount a path with a space, a colon or a comma"
@@ -182,8 +180,7 @@ framework wait for other processes of a job."""
 
 
 def visible_gpus(container: str, gpus: Sequence[str]) -> dict[str, str]:
-    """Return the variables that select the trial's GPUs if the container program shows all GPUs of the node; else
-    {}."""
+    """Return the variables that select a trial's GPUs, for a program that shows all of the node's; else {}."""
     if container != "apptainer" or not gpus:
         return {}
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(gpus)}

@@ -77,8 +77,7 @@ class Hold:
             self.lock.release()
 
     def node(self, say: Say) -> Allocation:
-        """Return the allocation that is held; wait for one if none is. Raises InfrastructureError, and any error of
-        `say`."""
+        """Return the allocation; wait for one if none is held. Raises InfrastructureError, and any error of `say`."""
         with self._locked(say):
             return self.allocation or self._allocate(say)
 
@@ -100,8 +99,7 @@ class Hold:
                 self._allocate(say, node=old.name)
 
     def _allocate(self, say: Say, *, node: str | None = None) -> Allocation:
-        """Get `node`; without it, the node that measured rows in earlier runs if it becomes free within PREFERRED_S,
-        else any node."""
+        """Get `node`, or the one that measured rows in earlier runs, if it is free within PREFERRED_S, else any."""
         if node is None and self.request.preferred is not None:
             with contextlib.suppress(InfrastructureError):  # it is in use, down, or no longer part of this cluster
                 hold = replace(self.request.hold, wait_s=min(PREFERRED_S, self.request.hold.wait_s))

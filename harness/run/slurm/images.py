@@ -73,8 +73,7 @@ RECORD = TypeAdapter(Record)
 
 
 class ImageFiles(ImageStore):
-    """An ImageStore of image files for one container program. `environ` selects the cache folder and the credentials of
-    registries."""
+    """An ImageStore of image files for one container program. `environ` selects their folder, and logins."""
 
     def __init__(self, hold: Hold, *, environ: Mapping[str, str]) -> None:
         self._hold, self._container = hold, hold.request.container
@@ -137,8 +136,7 @@ class ImageFiles(ImageStore):
         return digest
 
     def _import(self, name: RegistryName, digest: str, file: Path, say: Say) -> None:
-        """Import the image on the node. The caller has the lock, so existing temporary files of this image belong to
-        dead imports and are removed."""
+        """Import the image on the node, after removing the files of dead imports: the caller has the lock."""
         for left in _parts(file):
             left.unlink(missing_ok=True)
         part = file.with_name(f".{file.stem}.{owners.new_name()}{file.suffix}")
@@ -337,8 +335,7 @@ class NodeImages(ImageStore):
         return None
 
     def _inspected(self, reference: str, say: Say) -> dict[str, Any] | None:
-        """Return the engine's record of an image; None if the engine does not have the image. Raises
-        InfrastructureError."""
+        """Return the engine's record of an image; None if it does not have it. Raises InfrastructureError."""
         script = 'docker image inspect "$0" 2>/dev/null || { docker version >/dev/null && echo "[]"; }'
         answer = self._printed("sh", "-c", script, reference, beat=lambda: say("looking for it"))
         try:

@@ -219,8 +219,7 @@ def salloc_options(request: NodeRequest, *, node: str | None, without: Sequence[
 
 @dataclass(kw_only=True)
 class _Waiting:
-    """A running `salloc` that waits for a node. `answer`: the output of its shell so far; `reason`: the queue's reason
-    for the wait."""
+    """A running `salloc`. `answer`: the output of its shell so far; `reason`: why the queue lets it wait."""
 
     holder: subprocess.Popen[bytes]
     request: NodeRequest
@@ -264,8 +263,7 @@ class _Waiting:
         return replace(held, beside=tuple(replace(held, node=other, checked=set()) for other in others))
 
     def _ask(self) -> None:
-        """Query the reason for the wait, at intervals. Raises InfrastructureError if the wait is too long or would
-        never end."""
+        """Ask why it waits, at intervals. Raises InfrastructureError if that takes too long or would never end."""
         now_s = time.monotonic()
         every_s = min(ASK_EVERY_S * max(1, self.request.place), ASK_AT_LEAST_EVERY_S)
         if now_s - self.asked_s < every_s or self.job is None:

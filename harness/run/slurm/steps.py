@@ -56,8 +56,7 @@ def command_of(allocation: Allocation, *, name: str, memory_bytes: int | None = 
 def order(
     payload: Payload, *, root: str | None, environment: Mapping[str, str], only: bool, **others: object
 ) -> Iterator[bytes]:
-    """Yield the input of `inside.py`, which describes the fields: the header and the contents of the files. Raises
-    InfrastructureError."""
+    """Yield the input of `inside.py`: the header, whose fields it describes, and files. Raises InfrastructureError."""
     files = payload.contents
     header = {
         "root": root,
@@ -97,8 +96,7 @@ def printed_on_node(
 
 
 class StepSession(ProcessSession):
-    """A Session over srun. Its exit code is used only if the allocation still exists, because srun ends with 0 when its
-    node is lost."""
+    """A Session over srun, whose exit code counts only if the allocation still exists: it is 0 if the node is lost."""
 
     def __init__(self, process: subprocess.Popen[bytes], allocation: Allocation) -> None:
         super().__init__(process, None)

@@ -67,8 +67,7 @@ def check_machine(architecture: str | None) -> None:
 
 @functools.lru_cache(maxsize=8)
 def carried_python(more: frozenset[str] = frozenset()) -> Mapping[str, bytes]:
-    """Return the files by their paths in the root of a trial. `more`: further modules of the standard library. Raises
-    InfrastructureError."""
+    """Return the files by their paths in a trial. `more`: further standard modules. Raises InfrastructureError."""
     program = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
     try:
         names = _of_library(agent_files().values()) | set(ALWAYS) | more

@@ -61,8 +61,7 @@ OnFile = Callable[[str, str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slice:
-    """The time in which one of several live launches makes steps. `cycle`: in which each of them has one; unique in a
-    run."""
+    """The time in which one of several live launches makes steps. Each of them has one in a `cycle` of the run."""
 
     cycle: int
     seconds: float

@@ -29,8 +29,7 @@ LOST = re.compile(r"[Cc]onnection|[Bb]roken pipe|closed by peer|EOFError")
 LEAST_SHARE = 0.9
 """Smallest share of the first node's rows that each other one must have, so that all of them were looked at."""
 OF_MEMORY = ("rss_", "heap_", "blocks", "gpu_pool_", "gpu_process_", "gpu_kib")
-"""The beginning of the names of columns, and of figures of a look, that come from the node on which the column grows
-most."""
+"""The beginning of the names of columns, and of figures of a look, that come from the node where they grow most."""
 
 Cut = Callable[[], bool]
 Hold = Callable[[Session, Cut], tuple[Trial, float]]

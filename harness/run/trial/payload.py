@@ -193,8 +193,7 @@ def compiled_agent() -> Mapping[str, bytes]:
 
 
 def agent_files() -> Mapping[str, bytes]:
-    """Return the agent's files by path: `start.py`, and the package `harness_agent` with the hooks that installed
-    packages bring."""
+    """Return the agent's files by path: `start.py`, and `harness_agent` with the hooks of installed packages."""
     files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
     for name, path in hook_files().items():
         files[f"harness_agent/scenario/hooks/{name}.py"] = path.read_bytes()
@@ -203,8 +202,7 @@ def agent_files() -> Mapping[str, bytes]:
 
 
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
-    """Return the files by their path in the trial's scenario folder. Raises MatrixError if two files have the same
-    destination."""
+    """Return the files by their path in a trial's scenario folder. Raises MatrixError for two at one path."""
 
     def refuse(place: PurePosixPath, *paths: Path) -> NoReturn:
         raise MatrixError(
