@@ -57,5 +57,5 @@ def probe(
         click.echo(probe_report.render(found, directory))
         if run is not None:
             click.echo(f"Report: {run / 'report.html'}")
-    if problems := [f"{each.place}: {each.problem}" for each in found if each.problem]:
+    if problems := [f"{each.cell}: {each.problem}" for each in found if each.problem]:
         raise InfrastructureError("\n".join(problems))

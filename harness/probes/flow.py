@@ -61,7 +61,7 @@ PreparedImages = dict[tuple[str, str, str], Prepared | InfrastructureError]
 
 def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: PreparedImages) -> Probed:
     """Run one probe of a cell. The host is leased, because a probe would disturb the measurements of a sweep there."""
-    blank = Probed(probe=each, image=cell.image, lane=cell.lane, variant=cell.variant)
+    blank = Probed(probe=each, cell=cell)
     engine = host.engine
     if engine is None or host.problem is not None:
         return replace(blank, problem=host.problem or "the host could not be opened")
@@ -86,7 +86,7 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: P
 
 def _launch(looking: Looking, blank: Probed) -> Looked:
     probe = blank.probe
-    return looking.launch(blank.variant, steps=probe.steps, probe={"name": probe.name, **dict(probe.settings)})
+    return looking.launch(blank.cell.variant, steps=probe.steps, probe={"name": probe.name, **dict(probe.settings)})
 
 
 def _files(looking: Looking, blank: Probed) -> Probed:
@@ -97,15 +97,15 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
     """Run a command once until it exits; run anything else with a control at the same time. Valgrind keeps one
     processor busy and counts blocks, not seconds, so neither launch disturbs the other.
     """
-    if blank.variant.scenario.script is None:
-        looked = looking.launch(blank.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
+    if blank.cell.variant.scenario.script is None:
+        looked = looking.launch(blank.cell.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
         return probes.probed_leaks_of_command(blank, looked)
     launches: dict[str, Looked] = {}
     with looking.control() as other:
         in_threads(
             [
                 lambda: launches.update(looked=_launch(looking, blank)),
-                lambda: launches.update(control=other.launch(blank.variant, steps=1, probe={"name": "valgrind"})),
+                lambda: launches.update(control=other.launch(blank.cell.variant, steps=1, probe={"name": "valgrind"})),
             ]
         )
     return probes.probed_leaks(blank, **launches)
@@ -113,13 +113,13 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
 
 def _largest(looking: Looking, blank: Probed) -> Probed:
     """Try each size in a launch of its own. A failure other than running out of memory ends the search."""
-    param, sizes = sizes_of(blank.variant, blank.probe)
+    param, sizes = sizes_of(blank.cell.variant, blank.probe)
     problems: list[str] = []
 
     def attempt(size: int) -> SizeTry:
         if problems:
             return SizeTry(size=size, fits=False, end="not tried")
-        looked = looking.launch(with_size(blank.variant, param, size), steps=blank.probe.steps, probe=None)
+        looked = looking.launch(with_size(blank.cell.variant, param, size), steps=blank.probe.steps, probe=None)
         if looked.problem and not looked.trial.ran_out_of_memory:
             problems.append(f"{param}={size}: {looked.problem}")
         return probes.size_try(size, looked)

@@ -157,7 +157,7 @@ def probed_leaks_of_command(blank: Probed, looked: Looked) -> Probed:
     if LEAKS not in looked.files:
         missing = ": ".join(filter(None, ("valgrind left no report", looked.trial.message)))
         return replace(probed, problem=looked.problem or missing)
-    steps = looked.trial.last_step if blank.variant.scenario.step_pattern else 1
+    steps = looked.trial.last_step if blank.cell.variant.scenario.step_pattern else 1
     found, errors, problem = read_leaks(looked.files[LEAKS], None, further_steps=max(1, steps))
     if problem:  # the report is incomplete: the command was killed at the time limit
         problem = ": ".join(filter(None, (problem, looked.trial.message)))
@@ -355,5 +355,4 @@ def with_size(variant: Variant, param: str, size: int) -> Variant:
 def family_of(cell: Cell, probe: Probe) -> str:
     """Return a name that a cell shares with the cells that differ only in the param that the probe searches."""
     param, _ = sizes_of(cell.variant, probe)
-    others = tuple(pair for pair in cell.variant.params if pair[0] != param)
-    return f"{cell.image} {cell.lane} {replace(cell.variant, params=others)}"
+    return f"{cell.image} {cell.lane} {with_size(cell.variant, param, 0)}"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.model.matrix import Image, Lane
-from harness.model.scenario import Probe, Variant
+from harness.model import Cell, Probe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +107,7 @@ class Probed:
     """
 
     probe: Probe
-    image: Image
-    lane: Lane
-    variant: Variant
+    cell: Cell
     problem: str = ""
     ops: tuple[OpDrift, ...] = ()
     functions: tuple[LineTable, ...] = ()
@@ -118,10 +115,6 @@ class Probed:
     errors: Mapping[str, int] = field(default_factory=dict)
     tries: tuple[SizeTry, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def place(self) -> str:
-        return f"{self.image.series} {self.image.version} on {self.lane}: {self.variant}"
 
     @property
     def largest(self) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter
 
 from harness import file_locks
-from harness.model import Cell, Plan, Probe, ProbeName, Scalar
+from harness.model import Plan, Probe, ProbeName, Scalar
 from harness.probes import tables
 from harness.probes.records import Leak, LineTable, OpDrift, Probed, SizeTry
 from harness.report.added import Added
@@ -58,7 +58,7 @@ def keep_probes(probes: Sequence[Probed], directory: RunDirectory) -> None:
     `probes.json`. Raises InfrastructureError.
     """
     newest = probes[-1]
-    folder = f"{_cell_of(newest).id}-{newest.probe.name}"
+    folder = f"{newest.cell.id}-{newest.probe.name}"
     if newest.files:
         directory.folder(folder)
     for name, text in newest.files.items():
@@ -70,15 +70,11 @@ def keep_probes(probes: Sequence[Probed], directory: RunDirectory) -> None:
 def _to_json(probed: Probed) -> dict[str, Any]:
     """Return the record of a probe. It names the probe's files; their content is stored separately."""
     return {
-        **describe_cell(_cell_of(probed)),
+        **describe_cell(probed.cell),
         "probe": probed.probe.name, "steps": probed.probe.steps, "settings": dict(probed.probe.settings),
         "files": sorted(probed.files), "largest": probed.largest,
         **_RESULTS.dump_python(probed, mode="json", include=_FOUND),
     }  # fmt: skip
-
-
-def _cell_of(probed: Probed) -> Cell:
-    return Cell(image=probed.image, lane=probed.lane, variant=probed.variant)
 
 
 @contextmanager
@@ -131,7 +127,14 @@ def _as_written(path: Path) -> list[dict[str, Any]]:
 
 def read(run: Path, plan: Plan) -> ProbedCells:
     """Return the results of this plan's cells, in the order of the file. Raises UsageError if that is unreadable."""
-    return ProbedCells(results=list(_probed(read_entries(run / FILE), plan)))
+    path, cells = run / FILE, {_key(describe_cell(cell), *_CELL): cell for cell in plan.cells}
+    results = []
+    for entry in read_extra(path, _FILE.validate_python) if path.exists() else ():
+        if cell := cells.get(_key(vars(entry), *_CELL)):
+            probe = Probe(name=entry.probe, steps=entry.steps, settings=tuple(entry.settings.items()))
+            found = {name: getattr(entry, name) for name in _FOUND}
+            results.append(Probed(probe=probe, cell=cell, files=dict.fromkeys(entry.files, ""), **found))
+    return ProbedCells(results=results)
 
 
 class ProbedCells(Added):
@@ -143,24 +146,3 @@ class ProbedCells(Added):
 
     def sections(self) -> Iterator[ReportSection]:
         return tables.sections(self.results)
-
-
-def read_entries(path: Path) -> list[_ProbedFile]:
-    """Return the entries of a `probes.json`; [] if it does not exist. Raises UsageError if it cannot be read."""
-    if not path.exists():
-        return []
-    return read_extra(path, _FILE.validate_python)
-
-
-def _probed(entries: list[_ProbedFile], plan: Plan) -> Iterator[Probed]:
-    cells = {_key(describe_cell(cell), *_CELL): cell for cell in plan.cells}
-    for entry in entries:
-        if cell := cells.get(_key(vars(entry), *_CELL)):
-            yield Probed(
-                probe=Probe(name=entry.probe, steps=entry.steps, settings=tuple(entry.settings.items())),
-                image=cell.image,
-                lane=cell.lane,
-                variant=cell.variant,
-                files=dict.fromkeys(entry.files, ""),
-                **{name: getattr(entry, name) for name in _FOUND},
-            )

@@ -36,7 +36,7 @@ def section(probed: Probed, *, fold: Literal["open", "shut"] = "open") -> Report
     """Return the results of one probe of one cell, after the reason why they are missing."""
     files = ", ".join(plain(name) for name in sorted(probed.files))
     return ReportSection(
-        title=plain(f"{probed.probe.name}: {probed.place}"),
+        title=plain(f"{probed.probe.name}: {probed.cell}"),
         name="probe",
         fold=fold,
         blocks=(
@@ -145,11 +145,11 @@ def _lost_by_version(found: Sequence[Probed]) -> TextTable | None:
     versions: dict[str, None] = {}
     rows: dict[str, dict[str, str]] = {}
     for probed in found:
-        name = version(f"{probed.image.series} {probed.image.version}")
+        name = version(f"{probed.cell.image.series} {probed.cell.image.version}")
         versions.setdefault(name)
         _, blocks, added = probed.lost("DefinitelyLost")
         told = f"{_a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
-        rows.setdefault(plain(f"{probed.variant} on {probed.lane}"), {})[name] = told
+        rows.setdefault(plain(f"{probed.cell.variant} on {probed.cell.lane}"), {})[name] = told
     rest = f"; {NOT_WHOLE}" if any(probed.problem for probed in found) else ""
     return _table(
         title=f"blocks definitely lost per step (in parentheses: the total in valgrind's own summary){rest}",

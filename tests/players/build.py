@@ -432,7 +432,7 @@ def large(versions: int = 50, variants: int = 24) -> RunResult:
 
 def probed(**found: object) -> Probed:
     cell = quickstart().cells[0].cell
-    return Probed(image=cell.image, lane=cell.lane, variant=cell.variant, **found)  # type: ignore[arg-type]
+    return Probed(cell=cell, **found)  # type: ignore[arg-type]
 
 
 def found(name: str = "tf.rfft") -> tuple[Probed, ...]:

@@ -48,7 +48,7 @@ def add(out: Path, name: str, *entries: object) -> Path | None:
 
 def test_what_was_found_is_read_back_with_its_cell_and_settings(tmp_path: Path) -> None:
     (found,) = read(written(tmp_path, ENTRY), RESULT.plan).results
-    assert (found.image.version, found.ops[0].ms) == ("6.3.0", (0.2, 3.0))
+    assert (found.cell.image.version, found.ops[0].ms) == ("6.3.0", (0.2, 3.0))
     assert dict(found.probe.settings) == {"at": [10, 120]}
     assert list(found.files) == ["step-10.trace.json"]
 
@@ -121,10 +121,7 @@ def test_what_a_step_adds_is_never_less_than_nothing(tmp_path: Path) -> None:
     cell = RESULT.cells[0].cell
     fewer = Leak(kind="PossiblyLost", stack=("a",), bytes=64, blocks=2, bytes_a_step=-32, blocks_a_step=-1)
     more = Leak(kind="DefinitelyLost", stack=("b",), bytes=9 << 20, blocks=9, bytes_a_step=3 << 20, blocks_a_step=1 / 3)
-    probed = Probed(
-        probe=Probe(name="valgrind", steps=4), image=cell.image, lane=cell.lane, variant=cell.variant,
-        leaks=(fewer, more),
-    )  # fmt: skip
+    probed = Probed(probe=Probe(name="valgrind", steps=4), cell=cell, leaks=(fewer, more))
     text = probes_output.render([probed], tmp_path)
     assert ["PossiblyLost", "64", "2", "0"] in [line.split() for line in text.splitlines()]
     assert ["DefinitelyLost", "0.333", "3,145,728"] in [line.split() for line in text.splitlines()]
