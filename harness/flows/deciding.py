@@ -85,7 +85,7 @@ def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) 
         now = software((gpu.driver for lane in each.lanes for gpu in lane.gpus), [each.facts.get("kernel")])
         changed = [f"{name} {now[name]} instead of {then[name]}" for name in changed_software(then, now)]
         if changed and earlier is not None:
-            what = f"{each.name}: {' and '.join(changed)} since the run {earlier}"
+            what = f"{each.host.full_name}: {' and '.join(changed)} since the run {earlier}"
             yield earlier, f"{what}; what both runs measure is compared at the end"
 
 

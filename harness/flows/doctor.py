@@ -324,7 +324,7 @@ def measure(machines: Sequence[Examined], context: RunContext) -> None:
 
 def _measure(own: Examined, name: ImageName, script: Path, context: RunContext) -> None:
     each, (prepared, _) = own.machine, own.images[name]
-    say = context.showing(lane=each.name, image="control")
+    say = context.showing(lane=each.host.full_name, image="control")
     until_s = time.monotonic() + LEASE_WAIT_S
     assert each.engine is not None, "only machines that can be used are measured"
     try:

@@ -59,11 +59,6 @@ class OpenHost:
     def usable(self) -> bool:
         return self.engine is not None and self.problem is None
 
-    @property
-    def name(self) -> str:
-        """Return the machine as messages name it: `old`, or `farm, gpu3`."""
-        return f"{self.host.name}, {self.host.machine}" if self.host.machine else self.host.name
-
     def own(self, cell: Cell) -> Cell:
         """Return a cell of the plan as this machine runs it: with the machine's own address and GPUs."""
         if not self.host.machine:
@@ -216,7 +211,7 @@ def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool
     def say(text: str) -> None:
         if over():
             raise Interrupted("interrupted")
-        context.progress.preparing(lane=each.name, image="engine", text=text)
+        context.progress.preparing(lane=each.host.full_name, image="engine", text=text)
 
     engine = None
     try:
@@ -247,7 +242,7 @@ def refuse_missing(each: OpenHost, images: Sequence[Image], context: RunContext)
         with suppress(InfrastructureError):  # launches say it
             for image in images:
                 name = getattr(image.source, "reference", image.version)
-                refusals.append(each.engine.refused(image, context.preparing(lane=each.name, image=name)))
+                refusals.append(each.engine.refused(image, context.preparing(lane=each.host.full_name, image=name)))
             each.problem = "; ".join(filter(None, refusals)) or None
 
 
@@ -259,9 +254,11 @@ def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> 
     engine, host, progress = each.engine, each.host, context.progress
     assert engine is not None
     announced = leases.announced(host.name, engine.facts, is_process=host.can.shares_programs, note=progress.note)
-    with engine.lease(context.showing(lane=each.name, image="lease"), over) as lease, announced:
+    with engine.lease(context.showing(lane=each.host.full_name, image="lease"), over) as lease, announced:
         if removed := engine.remove_leftovers():
-            progress.note(f"{each.name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs")
+            progress.note(
+                f"{each.host.full_name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs"
+            )
         yield lease
 
 

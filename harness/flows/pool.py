@@ -124,7 +124,7 @@ class PoolRun:
         equal = next((other for other in self.machines if other.usable and other is not each), None)
         if each.usable and equal is not None and (difference := odd_ones([equal.seen, each.seen])):
             leave_out(each, difference[name])
-        self.run.context.progress.note(f"{each.name} joins the pool" if each.usable else each.placed_problem)
+        self.run.context.progress.note(f"{each.host.full_name} joins the pool" if each.usable else each.placed_problem)
         if each.usable and name in self.gone and not machine_change(self.gone[name], each.seen):
             del self.gone[name]
             queue.resume(name)

@@ -81,7 +81,7 @@ def checked_data(selection: Selection, context: RunContext) -> tuple[str, ...]:
             told.append(f"{host.name}: the mounted data are looked for on the node that the queue grants")
             continue
         for machine in host.machines:
-            name = OpenHost(host=machine, part_of=host).name
+            name = machine.full_name
             try:
                 say = context.preparing(lane=name, image="mounts")
                 with closing(context.open_engine(machine, environ=context.environ, say=say)) as engine:

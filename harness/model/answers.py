@@ -227,11 +227,6 @@ class HostCheck:
     odd: str = ""
     missing: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """Return the host as messages name it: `old`, or `farm, gpu3` for a machine of a pool."""
-        return f"{self.host.name}, {self.host.machine}" if self.host.machine else self.host.name
-
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFit:

@@ -236,6 +236,11 @@ class Host(FromFile):
     preferred: Annotated[str | None, forms.NotInFile()] = None
 
     @property
+    def full_name(self) -> str:
+        """Return the host as messages name it: `old`, or `farm, gpu3` for a machine of a pool."""
+        return f"{self.name}, {self.machine}" if self.machine else self.name
+
+    @property
     def machines(self) -> tuple[Host, ...]:
         """Return one host for each machine; a host that is not a pool is its only machine."""
         if not self.pool:

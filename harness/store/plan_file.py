@@ -123,22 +123,21 @@ def plan_to_json(
             PlannedLane(host=lane.host.name, gpu=lane.gpu, gpus=lane.gpus)
             for lane in dict.fromkeys(row.lane for row in plan.rows)
         ),
-        rows=tuple(_planned_row(row, None if payload is None else payload(row.variant)) for row in plan.rows),
+        rows=tuple(
+            PlannedRow(
+                series=row.series.name,
+                lane=row.lane.id,
+                scenario=row.variant.scenario.name,
+                params=dict(row.variant.params),
+                cells=tuple((cell.image.version, cell.excluded) for cell in row.cells),
+                payload=None if payload is None else payload(row.variant),
+            )
+            for row in plan.rows
+        ),
         files={} if inputs is None else {scenario.name: dict(inputs(scenario)) for scenario in scenarios},
         dockerfiles={place: name for place, name in dockerfiles.items() if name is not None},
     )
     return file.json()
-
-
-def _planned_row(row: VersionRow, payload: str | None) -> PlannedRow:
-    return PlannedRow(
-        series=row.series.name,
-        lane=row.lane.id,
-        scenario=row.variant.scenario.name,
-        params=dict(row.variant.params),
-        cells=tuple((cell.image.version, cell.excluded) for cell in row.cells),
-        payload=payload,
-    )
 
 
 def _public_scenario(scenario: Scenario) -> Scenario:

@@ -40,12 +40,12 @@ def blocks(checkup: Checkup, *, width: int) -> Iterator[TextTable | Box]:
         yield _hosts_table(hosts)
         yield Box(text="")
     for host in checkup.hosts:
-        yield from (Box(text=f"{host.name}: {predicted_text(shown)}") for shown in host.predicted)
+        yield from (Box(text=f"{host.host.full_name}: {predicted_text(shown)}") for shown in host.predicted)
         if host.problem is not None:
-            yield Box(text=f"{host.name}: {host.problem}", tone="bad")
-        yield from (Box(text=f"{host.name}: {line}", tone="bad") for line in host.missing)
+            yield Box(text=f"{host.host.full_name}: {host.problem}", tone="bad")
+        yield from (Box(text=f"{host.host.full_name}: {line}", tone="bad") for line in host.missing)
         if host.odd:
-            yield Box(text=f"{host.name}: {_odd(host)}", tone="unsure")
+            yield Box(text=f"{host.host.full_name}: {_odd(host)}", tone="unsure")
         yield from (Box(text=line, tone="none") for line in _unknown(host))
     reasons = list(dict.fromkeys(fit.why for fit in checkup.fits if fit.state != "runs"))
     places = list(dict.fromkeys(map(_place, checkup.fits)))
@@ -63,7 +63,7 @@ def _hosts_table(hosts: Sequence[HostCheck]) -> TextTable:
     names = dict.fromkeys(name for facts in columns for name in facts)
     texts = {name: ["\n".join(filter(None, facts.get(name, ()))) for facts in columns] for name in names}
     rows: tuple[Row, ...] = tuple((Box(text=name, tone="none"), *told) for name, told in texts.items() if any(told))
-    return TextTable(columns=("", *(host.name for host in hosts)), rows=rows, widest=3 * HOST_WIDTH)
+    return TextTable(columns=("", *(host.host.full_name for host in hosts)), rows=rows, widest=3 * HOST_WIDTH)
 
 
 def _facts(host: HostCheck) -> dict[str, Sequence[str]]:
@@ -134,7 +134,7 @@ def _unknown(host: HostCheck) -> Iterator[str]:
     unknown = host.wanted.unknown if host.wanted is not None else {}
     for reason in dict.fromkeys(unknown.values()):
         images = [image for image, why in unknown.items() if why == reason]
-        yield f"{host.name}: size of {some_of(images, MOST_NAMES)} not known: {reason}"
+        yield f"{host.host.full_name}: size of {some_of(images, MOST_NAMES)} not known: {reason}"
 
 
 def _spread(noise: Noise) -> str:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import importlib.util
 import json
-import marshal
 import os
 import platform
 import subprocess
@@ -25,7 +23,7 @@ from harness.errors import InfrastructureError
 from harness.model import Scenario
 from harness.run.engine import Content, Payload
 from harness.run.images.disk_budget import architecture_of
-from harness.run.trial.payload import agent_files
+from harness.run.trial.payload import agent_files, compiled
 
 FOLDER = "python"
 """The folder of the files in the root of a trial."""
@@ -80,7 +78,7 @@ def carried_python(more: frozenset[str] = frozenset()) -> Mapping[str, bytes]:
             if path.is_relative_to(home):
                 place = f"{FOLDER}/lib/python{VERSION}/{path.relative_to(home)}"
                 if path.suffix == ".py":
-                    files[f"{place}c"] = _compiled(path)
+                    files[f"{place}c"] = compiled(path.name, path.read_bytes(), flags=UNCHECKED_HASH)
                 else:
                     files[place] = path.read_bytes()
         for path in (Path(each) for each in mapped if home not in each):
@@ -132,13 +130,6 @@ def _names(library: Path) -> list[str]:
 
 def _is_loader(path: Path) -> bool:
     return path.name.startswith(("ld-linux", "ld-musl", "ld64", "ld-2", "ld.so"))
-
-
-def _compiled(path: Path) -> bytes:
-    """Return a module as Python imports it without its source."""
-    source = path.read_bytes()
-    code = compile(source, path.name, "exec", dont_inherit=True, optimize=0)
-    return importlib.util.MAGIC_NUMBER + UNCHECKED_HASH + importlib.util.source_hash(source) + marshal.dumps(code)
 
 
 def _listed(program: str, names: Iterable[str]) -> tuple[str, list[str], list[str]]:

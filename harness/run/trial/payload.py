@@ -186,10 +186,15 @@ def compiled_agent() -> Mapping[str, bytes]:
     files = {}
     for name, source in agent_files().items():
         place = Path(name)
-        code = compile(source, name, "exec", dont_inherit=True, optimize=0)
         cached = place.parent / "__pycache__" / f"{place.stem}.{sys.implementation.cache_tag}.pyc"
-        files[str(cached)] = MAGIC_NUMBER + CHECKED_HASH + source_hash(source) + marshal.dumps(code)
+        files[str(cached)] = compiled(name, source, flags=CHECKED_HASH)
     return files
+
+
+def compiled(name: str, source: bytes, *, flags: bytes) -> bytes:
+    """Return a module's source as Python caches it. `flags`: whether Python compares it with its source (PEP 552)."""
+    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
+    return MAGIC_NUMBER + flags + source_hash(source) + marshal.dumps(code)
 
 
 def agent_files() -> Mapping[str, bytes]:
