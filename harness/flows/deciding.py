@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError, ImageUnavailable, Interrupted, UsageError
+from harness.errors import ImageUnavailable, Interrupted, UsageError
 from harness.flows.context import RunContext
 from harness.flows.estimate import known_trial, newest_runs, row_of_earlier_runs
 from harness.flows.hosts import OpenHost, leased
@@ -160,7 +160,7 @@ def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, contex
         here = each.host.machine
         try:
             data = HostData(environ=context.environ)
-            with leased(each, context, over=context.stopped.is_set):
+            with each.noting_problem(), leased(each, context, over=context.stopped.is_set):
                 for row in rows.on(each.part_of):
                     if homes.get(row.place, here) == here:
                         for run in row.cells:
@@ -168,8 +168,6 @@ def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, contex
                         rows.finish(row)
         except Interrupted:
             return ()
-        except HarnessError as error:  # the other hosts go on
-            each.problem = error.text_at(each.host.where)
     return rows.judged()
 
 

@@ -133,7 +133,10 @@ def check(
             runs = newest_runs(source / plan.matrix.name)
             for own in found:
                 each = own.machine
-                _look_for_data(own, plan)
+                rows = [row for row in plan.rows if row.lane.host == each.part_of]
+                if each.engine is not None:
+                    with each.noting_problem():
+                        own.missing = missing_data(each.engine, [row.variant.scenario for row in rows])
                 own.replicates = replicates_of(runs, plan, each.part_of, machine=each.host.machine)
                 own.predicted = predicted_effects(own.replicates, plan)
             pools = [
@@ -142,9 +145,7 @@ def check(
             ]
             for pool in pools if not context.stopped.is_set() else ():
                 usable = [own for own in pool if own.machine.usable and own.machine.images]
-                if len(usable) > 1 or any(
-                    not own.predicted for own in usable
-                ):  # earlier runs say no more of one machine
+                if len(usable) > 1 or not all(own.predicted for own in usable):
                     measure(usable, context)
         if context.stopped.is_set():
             raise interrupted
@@ -176,7 +177,7 @@ def _look(own: Examined, context: RunContext) -> None:
     each = own.machine
     if each.engine is None:
         return
-    try:
+    with each.noting_problem():
         own.condition = each.engine.condition(context.preparing(lane=each.host.name, image="engine"))
         for image in each.images:
             say = context.preparing(lane=each.host.name, image=f"{image.series} {image.version}")
@@ -188,20 +189,6 @@ def _look(own: Examined, context: RunContext) -> None:
                 base = replace(image, source=Pull(reference=image.source.base))
                 if (found := each.engine.look(base, say)) is not None:
                     own.bases[image.source.base] = found
-    except Interrupted:
-        raise
-    except HarnessError as error:  # the other hosts are still checked
-        each.problem = each.problem or error.text_at(each.host.where)
-
-
-def _look_for_data(own: Examined, plan: Plan) -> None:
-    each = own.machine
-    rows = [row for row in plan.rows if row.lane.host == each.part_of]
-    if each.engine is not None:
-        try:
-            own.missing = missing_data(each.engine, [row.variant.scenario for row in rows])
-        except HarnessError as error:  # the other hosts are still checked
-            each.problem = each.problem or error.text_at(each.host.where)
 
 
 def _host_check(own: Examined, pool: Sequence[Examined], plan: Plan, told: RegistryAnswers) -> HostCheck:

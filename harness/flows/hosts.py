@@ -71,6 +71,16 @@ class OpenHost:
         """Return its problem after its place in the matrix file."""
         return f"{self.host.where}: {self.problem}"
 
+    @contextmanager
+    def noting_problem(self) -> Iterator[None]:
+        """Keep an error of the block, except Interrupted, as the machine's problem, so that the other hosts go on."""
+        try:
+            yield
+        except Interrupted:
+            raise
+        except HarnessError as error:
+            self.problem = self.problem or error.text_at(self.host.where)
+
     def await_another(self) -> None:
         """Free the place of this node, so that another node is requested from the queue."""
         self.host = self.part_of.machines[self.host.place - 1]

@@ -151,13 +151,9 @@ def _launch_on(run: Run, machines: Sequence[OpenHost], homes: Mapping[tuple[str,
     if each.part_of.pool:
         PoolRun(machines=machines, run=run, homes=homes).launch(rows)
         return
-    try:
-        if each.usable:
+    if each.usable:
+        with each.noting_problem():
             run.use(each, run.queue(each.host, rows), run.context.stopped.is_set)
-    except Interrupted:
-        raise
-    except HarnessError as error:  # the other hosts go on, and what is known is reported
-        each.problem = error.text_at(each.host.where)
     if each.problem is not None:
         run.give_up(rows, each.problem)
         run.context.progress.note(each.placed_problem)
