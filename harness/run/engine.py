@@ -75,6 +75,15 @@ def pieces_of(content: Content) -> Iterator[bytes]:
         raise InfrastructureError(f"{content.path}: changed while it was copied; run again when nothing writes to it")
 
 
+def write_files(files: Mapping[str, Content], folder: Path) -> None:
+    """Write files below a folder, by their paths there. Raises OSError, and InfrastructureError as `pieces_of` does."""
+    for path, content in files.items():
+        target = Path(os.path.normpath(folder / path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            file.writelines(pieces_of(content))
+
+
 def sha256_of(content: Content) -> hashlib._Hash:
     """Return the SHA-256 of a content. Raises InfrastructureError as `pieces_of` does."""
     digest = hashlib.sha256()

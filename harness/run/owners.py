@@ -152,15 +152,21 @@ def temporary_folder() -> Path:
         raise InfrastructureError(f"{error.strerror}; {REMEDY}") from error
 
 
-@contextlib.contextmanager
-def folder_for_files() -> Iterator[Path]:
-    """Make a temporary folder, yield it, and remove it after the block. If this process is killed or the folder cannot
-    be removed, `harness clean` or the next run on a process host removes it. Raises InfrastructureError."""
-    folder = temporary_folder() / new_name(FILES_PREFIX)
+def new_folder(prefix: str) -> Path:
+    """Make a temporary folder, whose name contains this process as the owner. Raises InfrastructureError."""
+    folder = temporary_folder() / new_name(prefix)
     try:
         folder.mkdir(mode=0o700)
     except OSError as error:
         raise InfrastructureError(f"{folder}: {error.strerror}; {REMEDY}") from error
+    return folder
+
+
+@contextlib.contextmanager
+def folder_for_files() -> Iterator[Path]:
+    """Make a temporary folder, yield it, and remove it after the block. If this process is killed or the folder cannot
+    be removed, `harness clean` or the next run on a process host removes it. Raises InfrastructureError."""
+    folder = new_folder(FILES_PREFIX)
     try:
         yield folder
     finally:

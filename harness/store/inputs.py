@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from harness.atomic_files import write_below
 from harness.model import Build, Scenario, Variant
-from harness.run.engine import pieces_of, sha256_of, size_of
+from harness.run.engine import pieces_of, sha256_of, size_of, write_files
 from harness.run.trial.payload import pack
 from harness.safe_files import read_regular
 from harness.store import RunDirectory
@@ -84,9 +84,7 @@ def restored(
     if lacking:
         return scenario, lacking
     paths = {place: into / PREFIX / place for place in contents}
-    for place, path in paths.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(contents[place])
+    write_files(contents, into / PREFIX)
     started = None if scenario.file is None else paths.pop(scenario.file_place)
     home = into / PREFIX if scenario.folder else None
     script, lines = (

@@ -20,7 +20,7 @@ from harness.model.matrix import Gpu
 from harness.model.measured import Facts
 from harness.model.watching import Say
 from harness.run import owners
-from harness.run.engine import ImageStore
+from harness.run.engine import ImageStore, write_files
 from harness.run.trial.payload import agent_files
 
 PROBE_S = 60
@@ -88,10 +88,7 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {
 def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
     """Return the GPUs that a process on this machine sees; () if it has no driver. Raises InfrastructureError."""
     with owners.folder_for_files() as folder:
-        for name, content in agent_files().items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        write_files(agent_files(), folder)
         command = [sys.executable, "-B", str(folder / "start.py"), "gpus"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)

@@ -30,7 +30,7 @@ from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run import leases, owners
-from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session, pieces_of
+from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session, write_files
 from harness.run.hosts import host_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import BoundedTail, piped
@@ -116,13 +116,9 @@ class ProcessEngine(EnvironmentStore):
         try:
             root.mkdir(mode=0o700)
             self._agent.link_into(root, payload.agent)
-            for path, content in payload.own.items():
-                target = Path(os.path.normpath(root / path))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("wb") as file:
-                    file.writelines(pieces_of(content))
-                if path in payload.executable:
-                    target.chmod(0o755)
+            write_files(payload.own, root)
+            for path in payload.executable & payload.files.keys():
+                Path(os.path.normpath(root / path)).chmod(0o755)
         except OSError as error:
             what = f"{error.filename or root}: {error.strerror}"
             raise InfrastructureError(f"{what}; {owners.REMEDY}") from error
@@ -131,12 +127,7 @@ class ProcessEngine(EnvironmentStore):
         return leases.held(owners.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
 
     def make_cache(self) -> str:
-        folder = owners.temporary_folder() / owners.new_name(owners.CACHE_PREFIX)
-        try:
-            folder.mkdir(mode=0o700)
-        except OSError as error:
-            raise InfrastructureError(f"{folder}: {error.strerror}; {owners.REMEDY}") from error
-        return str(folder)
+        return str(owners.new_folder(owners.CACHE_PREFIX))
 
     def has_cache(self, reference: str) -> bool:
         return Path(reference).is_dir()

@@ -30,7 +30,7 @@ from harness.model import Image, Install, Prepared, Varied
 from harness.model.answers import Room
 from harness.model.watching import Say
 from harness.run import owners
-from harness.run.engine import ImageStore, Kept
+from harness.run.engine import ImageStore, Kept, write_files
 from harness.run.images import build_errors
 from harness.run.interruptible import WAITS_S, NetworkRetries, run_command, unavailable
 from harness.run.leases import REMEDY, locked, protected, reason_of, removable
@@ -415,9 +415,7 @@ def _details(path: Path) -> _Details | None:
 def _written(agent: Mapping[str, bytes], folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700)
-        for place, content in agent.items():
-            (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            (folder / place).write_bytes(content)
+        write_files(agent, folder)
     except OSError:
         owners.remove_folder(folder)
         raise

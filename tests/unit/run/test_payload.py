@@ -11,7 +11,7 @@ import sys
 import tarfile
 import tempfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from harness.model import Scenario, Steps, Variant, Where
 from harness.run import owners
 from harness.run.docker.tar_streams import archive, of_context
 from harness.run.images.build_images import context_files
+from harness.run.process import environments
 from harness.run.process.environments import AgentCopy
 from harness.run.slurm import steps
 from harness.run.trial import payload
@@ -189,7 +190,7 @@ def test_a_copy_that_could_not_be_written_is_written_again(tmp_path: Path, monke
     """After a full disk, a part of the agent would fail in every launch."""
     copy = AgentCopy()
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full_disk)
+        patch.setattr(environments, "write_files", full_disk)
         with pytest.raises(OSError, match="No space left"):
             linked(copy, tmp_path / "a")
 
@@ -197,7 +198,7 @@ def test_a_copy_that_could_not_be_written_is_written_again(tmp_path: Path, monke
     assert (linked(copy, tmp_path / "b") / "deep/part.py").read_bytes() == b"X = 1\n"
 
 
-def full_disk(path: Path, content: bytes) -> int:
+def full_disk(files: Mapping[str, bytes], folder: Path) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
