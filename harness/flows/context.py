@@ -13,6 +13,7 @@ from harness.model.watching import Say
 from harness.registry.registry_client import Registry
 from harness.run import open_engine
 from harness.run.engine import Engine
+from harness.run.interruptible import unless
 from harness.store import RunDirectory
 
 
@@ -34,22 +35,11 @@ class RunContext:
 
     def preparing(self, *, lane: str, image: str) -> Say:
         """Return a function that shows each step of a preparation, and raises Interrupted once the run is stopped."""
-        show = self.showing(lane=lane, image=image)
-
-        def say(text: str) -> None:
-            if self.stopped.is_set():
-                raise Interrupted("interrupted")
-            show(text)
-
-        return say
+        return unless(self.stopped.is_set, self.showing(lane=lane, image=image))
 
     def showing(self, *, lane: str, image: str) -> Say:
         """Return a function that only shows, and never raises: a lease is given back even after the run is stopped."""
-
-        def say(text: str) -> None:
-            self.progress.preparing(lane=lane, image=image, text=text)
-
-        return say
+        return lambda text: self.progress.preparing(lane=lane, image=image, text=text)
 
 
 # ---------------------------------------------------------------- registries

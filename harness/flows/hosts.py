@@ -19,6 +19,7 @@ from harness.plan.cells import choose_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones
 from harness.run import leases
 from harness.run.engine import Engine, Lease
+from harness.run.interruptible import unless
 
 
 @dataclass(kw_only=True)
@@ -217,12 +218,9 @@ def _open_unless_late(each: OpenHost, machines: Sequence[OpenHost], context: Run
 
 def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> None:
     """Open a machine, or set its `problem`. Raises Interrupted once `over` returns True."""
-
-    def say(text: str) -> None:
-        if over():
-            raise Interrupted("interrupted")
-        context.progress.preparing(lane=each.host.full_name, image="engine", text=text)
-
+    # A node gets its name while it is opened.
+    show = context.progress.preparing
+    say = unless(over, lambda text: show(lane=each.host.full_name, image="engine", text=text))
     engine = None
     try:
         engine = context.open_engine(each.host, environ=context.environ, say=say)

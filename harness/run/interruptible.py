@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.errors import ImageUnavailable
+from harness.errors import ImageUnavailable, Interrupted
 from harness.model.watching import Say
 
 if TYPE_CHECKING:
@@ -37,6 +37,17 @@ KILLED_S = 10.0
 
 Beat = Callable[[], object]
 T = TypeVar("T")
+
+
+def unless(stopped: Callable[[], bool], say: Say) -> Say:
+    """Return what says a line, and raises Interrupted once `stopped` returns True."""
+
+    def said(text: str) -> None:
+        if stopped():
+            raise Interrupted("interrupted")
+        say(text)
+
+    return said
 
 
 def waited(api: APIClient, call: Callable[[], T], *, beat: Beat) -> T:
