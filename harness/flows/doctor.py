@@ -239,7 +239,7 @@ def _fit(image: Image, gpu: Gpu | None, own: Examined, told: RegistryAnswers | N
     each, reference, there = own.machine, reference_of(image), own.images.get(name_of(image))
     architecture = each.host.architecture or architecture_of(each.facts)
     known = own.of(image) or (told.facts(reference, architecture) if told and reference is not None else None)
-    state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
+    state = HostState(host=each.part_of, problem=each.problem)
     found = compat.compatibility_on(state, gpu, compat.needs_of(image, known))
     foreign = there[0].foreign if there else ""
     fit = ImageFit(

@@ -115,11 +115,11 @@ def states_of(machines: Sequence[OpenHost]) -> tuple[HostState, ...]:
     for host in dict.fromkeys(each.part_of for each in machines):
         own = [each for each in machines if each.part_of == host]
         first = first_usable(own)
-        problem, facts = first.problem, first.facts
+        problem = first.problem
         if host.pool and not first.usable:
             told = "; ".join(f"{each.host.machine}: {each.problem}" for each in own if each.problem is not None)
-            problem, facts = f"no machine of the pool can be used: {told}", {}
-        states.append(HostState(host=host, problem=problem, facts=facts))
+            problem = f"no machine of the pool can be used: {told}"
+        states.append(HostState(host=host, problem=problem))
     return tuple(states)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from harness import exit_codes
 from harness.model.attributed import Attribution
@@ -78,7 +78,6 @@ class HostState:
 
     host: Host
     problem: str | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusive", "ok", "running"]
