@@ -46,9 +46,7 @@ def settled(selection: Selection, out: Path) -> RunResult | None:
 
 
 def _is_of(selection: Selection, run: Path) -> bool:
-    """Return whether a run had this plan: the same cells, scripts and settings, on the lanes that the run found.
-    Return False for a run that cannot be read.
-    """
+    """Return whether a run had this plan (cells, scripts, settings) on the lanes that it found; False if unreadable."""
     try:
         stored = read_plan_file(run)
     except UsageError:

@@ -159,8 +159,7 @@ ScenarioReplicates = tuple[Steps, list[list[Replicates]]]
 
 
 def replicates_of(runs: Sequence[Path], plan: Plan, host: Host, *, machine: str = "") -> dict[str, ScenarioReplicates]:
-    """Return the A/A pairs (docs/verdicts.md) of a host in these runs, by scenario; with `machine`, only of that
-    one."""
+    """Return a host's A/A pairs (docs/verdicts.md) in these runs, by scenario; with `machine`, only its own."""
     found: dict[str, ScenarioReplicates] = {}
     for row in plan.rows:
         if row.lane.host == host:

@@ -64,8 +64,7 @@ def written(value: Scalar) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """A place in a matrix file, or a whole file if `key` is "". `str()` begins every message about it:
-    `matrix.yaml:14: hosts.new.gpus`."""
+    """A place in a matrix file; the whole file if `key` is "". It begins messages: `matrix.yaml:14: hosts.new.gpus`."""
 
     file: str
     line: int

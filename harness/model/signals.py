@@ -321,8 +321,7 @@ TIMES = tuple(
     for signal in _TABLE
     if signal.group == "step time" or (signal.group == "start-up" and signal.unit == "s")
 )
-"""The levels that load on the machine changes. `step_time: none` turns off all of them that have no limit in the file.
-"""
+"""The levels that load on the machine changes. `step_time: none` turns off those without a limit in the file."""
 METRIC_PREFIX = "metrics."
 
 

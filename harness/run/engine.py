@@ -112,8 +112,7 @@ class Payload:
 
     @property
     def own(self) -> Mapping[str, Content]:
-        """Return the files of this trial alone, with job.json. Raises InfrastructureError for a path outside the
-        root."""
+        """Return the files of this trial alone, with job.json. Raises InfrastructureError for a path outside."""
         own: dict[str, Content] = {**self.files, "job.json": json.dumps(self.job).encode()}
         for path in own:
             if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
@@ -185,8 +184,7 @@ class Session(Protocol):
         """Return the next bytes of the agent's stdout; b"" if none arrive within `timeout_s`; None at its end."""
 
     def exit(self) -> Exit:
-        """Return how the agent's process or container ended, after the end of its output; wait a few seconds at
-        most."""
+        """Return how the agent's process or container ended, after its output did. It waits some seconds at most."""
 
 
 @runtime_checkable
@@ -206,8 +204,7 @@ class ImageStore(Protocol):
     """The images of one host: it gets, finds and removes them. Every method may raise InfrastructureError."""
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        """Pull, build or install the image unless the host has it. Raises ImageUnavailable, which begins with its
-        place."""
+        """Pull, build or install the image unless it is there. Raises ImageUnavailable, which begins with its place."""
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         """Return what `prepare` would return without a pull, build or install; None if it needs one. No registry is
@@ -261,8 +258,7 @@ class Engine(ImageStore, Protocol):
         """Return the model of this host's CPU; None if it is unknown. `images` as for `gpus`."""
 
     def make_cache(self) -> str:
-        """Make an empty cache, which launches can fill and copy, and return its reference. Only an engine with the
-        ability `keeps_caches` is asked."""
+        """Make an empty cache, and return its reference. Only an engine with the ability `keeps_caches` is asked."""
 
     def has_cache(self, reference: str) -> bool:
         """Return whether a cache that `make_cache` made is still there."""

@@ -181,8 +181,7 @@ class NetworkTrouble(ImageUnavailable):
 
 
 def unavailable(text: str, *, place: object, cause: str) -> ImageUnavailable:
-    """Return the error for an image: NetworkTrouble if `cause`, a message of the engine, pip or uv, reports a network
-    error, else ImageUnavailable."""
+    """Return the error of an image: NetworkTrouble if `cause`, what a tool said, tells of it, else ImageUnavailable."""
     return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(text, place=place)
 
 

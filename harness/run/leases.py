@@ -58,8 +58,7 @@ HOLDER_BYTES = 300
 
 @contextmanager
 def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> Iterator[Lease]:
-    """Hold this machine exclusively during the block, among all users with the same `folder` for temporary files.
-    Raises Interrupted and InfrastructureError."""
+    """Hold this machine among all users of a `folder` for temporary files. Raises Interrupted, InfrastructureError."""
     path = folder / NAME
     try:
         number = _opened(path)

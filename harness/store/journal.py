@@ -185,9 +185,8 @@ class RunDirectory:
         return some_trials([trial for _, trial in sorted(trials.items())], asked)
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
-        """Take a trial of an earlier run over into this run, under this `number`, with a hard link to its file where
-        possible. Raises InfrastructureError.
-        """
+        """Take an earlier run's trial over under this `number`, if possible as a hard link. Raises
+        InfrastructureError."""
         adopted = replace(trial, number=number)
         try:
             if adopted.number != trial.number:

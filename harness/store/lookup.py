@@ -17,8 +17,7 @@ Named = TypeVar("Named", Cell, Finding)
 
 
 def open_run(text: str, *, out: Path, option: str = "--in") -> StoredRun:
-    """Return the run that `text` names: a directory, `latest`, or the name of a matrix or the id of a run in `out`,
-    with or without its matrix before it."""
+    """Return the run that `text` names: a directory, `latest`, or a matrix, an id or MATRIX/ID in `out`."""
     return read_run(find_run(text, out=out, option=option))
 
 

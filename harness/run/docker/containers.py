@@ -359,8 +359,7 @@ def is_there(answer: requests.Response) -> bool:
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:
-    """Remove a container, if it is there, with its volumes. Raises any error of the SDK, after adding it to
-    ABANDONED."""
+    """Remove a container and its volumes, if it is there. Raises any error of the SDK, after noting it in ABANDONED."""
     try:
         client.api.remove_container(container_id, force=True, v=True)
     except NotFound:

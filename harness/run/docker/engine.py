@@ -229,8 +229,7 @@ class DockerEngine(Engine):
             return (*self._leftovers().values(), *self._left_caches())
 
     def _left_caches(self) -> tuple[str, ...]:
-        """Return the caches of dead runs. Whoever may use a cache holds the lease: an owner that cannot be checked, and
-        does not hold it, is gone."""
+        """Return the caches of dead runs: an owner that cannot be checked is gone if it does not hold the lease."""
         holder, left = lease.holder_of(self._client, place=self._place), []
         living = None if holder is None or holder.lapsed else holder.owner
         labels = [containers.OWNER_LABEL, containers.NAME_LABEL]

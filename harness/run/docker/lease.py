@@ -100,8 +100,8 @@ def held(
     say: Say,
     stopped: Callable[[], bool],
 ) -> Iterator[HeldLease]:
-    """Hold the engine's lease during the block. `connect` makes the client of the thread that gives signs of life.
-    Raises Interrupted and InfrastructureError."""
+    """Hold the lease. `connect` makes the client that gives signs of life. Raises Interrupted and
+    InfrastructureError."""
     made: list[str] = []
 
     def take() -> str:

@@ -150,8 +150,7 @@ class HostRun:
         self.rng.shuffle(waiting)
 
         def known() -> int:
-            """Return the number of results that count. A launch that counts as infrastructure adds none
-            until its cell counts as unable to run."""
+            """Return the number of results: infrastructure counts only once its cell is unable to run."""
             return sum(len(run.measured) + (not run.runnable) for run in runs)
 
         before = known()

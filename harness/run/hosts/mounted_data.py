@@ -38,8 +38,7 @@ class DataUnavailable(InfrastructureError):
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Mounted data on a host. `identity` is the part of a trial's key; `files` is what each launch compares, None if
-    there are too many files for that."""
+    """Mounted data. `identity` is a part of the trial's key, `files` what launches compare; None: too many files."""
 
     identity: str
     files: str | None

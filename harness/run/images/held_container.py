@@ -174,9 +174,7 @@ def install(
     memory_bytes: int | None,
     say: Say,
 ) -> None:
-    """Make the image of the base with the packages. `memory_bytes` limits the memory of the install. Raises
-    ImageUnavailable with pip's reason.
-    """
+    """Make the image of the base with packages, within `memory_bytes`. Raises ImageUnavailable with pip's reason."""
     say(f"installing {without_credentials(' '.join(source.packages))}")
     with hold_image(client, base["Id"], image=image, memory_bytes=memory_bytes, say=say) as holder:
         if source.python is not None:

@@ -66,8 +66,7 @@ class HostImages:
             self._thread.start()
 
     def get(self, cell: Cell) -> Prepared | str:
-        """Wait for the cell's image, or prepare it; return it, or the reason why it is unavailable. Raises
-        EngineUnreachable, Interrupted."""
+        """Return the cell's image once it is there, or why it is unavailable. Raises EngineUnreachable, Interrupted."""
         name = name_of(cell.image)
         self._wait_for(name)
         with self._engine_lock:

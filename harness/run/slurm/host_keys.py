@@ -1,6 +1,4 @@
-"""Defines the forms of the keys that only Slurm's hosts have. Only the reading of a file imports this module, since
-pydantic is slow to import.
-"""
+"""Defines the forms of keys of Slurm's hosts. Only the reading of a file imports it: pydantic is slow to import."""
 
 from __future__ import annotations
 

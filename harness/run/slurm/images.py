@@ -236,8 +236,7 @@ class ImageFiles(ImageStore):
         return removed
 
     def _remove(self, file: Path, say: Say) -> bool:
-        """Remove an image file and the temporary files of its dead imports, unless it is in use; return whether it is
-        gone. The record is removed last."""
+        """Remove an image file and what dead imports left, unless it is in use; return whether it is gone."""
         with removable(file, say=say) as is_free:
             if is_free:
                 for path in (*_parts(file), file, _record_of(file)):
@@ -246,8 +245,7 @@ class ImageFiles(ImageStore):
 
 
 def check_folder(request: NodeRequest, *, place: str) -> None:
-    """Raise EngineUnreachable if the folder that the matrix file names is missing. It is not made, because it may be on
-    a file system that is not mounted."""
+    """Raise EngineUnreachable if the matrix's folder is missing: it may be on a file system that is not mounted."""
     if request.images is not None and not request.images.is_dir():
         raise EngineUnreachable(
             f"{place}.images: {request.images}: no such folder on this machine; make it, or mount its file system"

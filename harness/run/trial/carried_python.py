@@ -45,8 +45,7 @@ with open("/proc/self/maps") as maps:
 files = sorted({module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)})
 print(json.dumps([sysconfig.get_path("stdlib"), files, mapped]))
 """
-"""Prints the folder of the standard library, the files of these modules and of all that they import, and the shared
-libraries that are then mapped."""
+"""Prints the folder of the standard library, the files of these modules and their imports, and mapped libraries."""
 
 
 def words(root: str) -> tuple[str, ...]:

@@ -101,8 +101,7 @@ class MessageLines:
 
 
 def _columns(fields: object, along: str = "step") -> dict[str, Floats]:
-    """Return the columns by name, including `along`: arrays of the same length. Nulls and values beyond NUMBER_LIMIT (a
-    diverging loss) become NaN."""
+    """Return columns of one length by name, with `along`. Nulls and values beyond NUMBER_LIMIT become NaN."""
     if not isinstance(fields, dict) or along not in fields or len(fields) > MOST_COLUMNS:
         raise ValueError(f"no columns, too many, or none named {along}")
     arrays: dict[str, Floats] = {}
@@ -448,8 +447,7 @@ steps take 60 % longer in the first 6 ms and 1 % longer after 20 ms (`benchmarks
 
 
 def _in_slices(step: Floats, step_s: Floats | None, slices: list[tuple[int, int]]) -> dict[str, Floats]:
-    """Return the column of the slices, and the step times without those at the beginning of each slice. `slices`: the
-    step before each, and its cycle."""
+    """Return the column of slices, and step times without each one's beginning. `slices`: (step before it, cycle)."""
     before, cycles = np.array(slices, dtype=np.float64).T
     place = np.maximum(np.searchsorted(before, step) - 1, 0)
     columns = {"slice": np.where(step > before[0], cycles[place], np.nan)}
