@@ -35,6 +35,7 @@ from harness.model import (
     Variant,
     Varied,
     Where,
+    grouped,
 )
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.matrix import Gpu
@@ -139,10 +140,7 @@ def check(
                         own.missing = missing_data(each.engine, [row.variant.scenario for row in rows])
                 own.replicates = replicates_of(runs, plan, each.part_of, machine=each.host.machine)
                 own.predicted = predicted_effects(own.replicates, plan)
-            pools = [
-                [own for own in found if own.machine.part_of == host]
-                for host in dict.fromkeys(own.machine.part_of for own in found)
-            ]
+            pools = grouped((own.machine.part_of, own) for own in found).values()
             for pool in pools if not context.stopped.is_set() else ():
                 usable = [own for own in pool if own.machine.usable and own.machine.images]
                 if len(usable) > 1 or not all(own.predicted for own in usable):
@@ -163,13 +161,10 @@ def check(
 
 def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
     """Return the machines, except nodes that the queue of a cluster does not grant immediately; a note counts these."""
-    for host in dict.fromkeys(each.part_of for each in machines if each.awaited):
-        own = [each for each in machines if each.part_of == host]
-        given = sum(not each.awaited for each in own)
-        context.progress.note(
-            f"{host.name}: the queue gives {given} of {len(own)} nodes now; a sweep begins with these, and takes the"
-            " others as they come"
-        )
+    for host, own in grouped((each.part_of, each) for each in machines).items():
+        if (given := sum(not each.awaited for each in own)) < len(own):
+            text = f"the queue gives {given} of {len(own)} nodes now"
+            context.progress.note(f"{host.name}: {text}; a sweep begins with these, and takes the others as they come")
     return [each for each in machines if not each.awaited]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
-from harness.model import Cell, Host, HostState, Image, Lane
+from harness.model import Cell, Host, HostState, Image, Lane, grouped
 from harness.plan.cells import choose_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones
 from harness.run import leases
@@ -112,8 +112,7 @@ def first_usable(machines: Sequence[OpenHost]) -> OpenHost:
 def states_of(machines: Sequence[OpenHost]) -> tuple[HostState, ...]:
     """Return the hosts of the plan as they were found: a pool can be used if one of its machines can."""
     states = []
-    for host in dict.fromkeys(each.part_of for each in machines):
-        own = [each for each in machines if each.part_of == host]
+    for host, own in grouped((each.part_of, each) for each in machines).items():
         first = first_usable(own)
         problem = first.problem
         if host.pool and not first.usable:
@@ -178,8 +177,8 @@ def using_hosts(
         in_threads(
             [functools.partial(_open_unless_late, each, machines, context) for each in machines], context.stopped
         )
-        for host in images:
-            _leave_out_odd_ones([each for each in machines if each.part_of == host], context)
+        for alike in grouped((each.part_of, each) for each in machines).values():
+            _leave_out_odd_ones(alike, context)
         yield machines
     finally:
         for each in machines:

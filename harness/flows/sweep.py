@@ -19,7 +19,7 @@ from harness.flows.hosts import OpenHost, in_threads, lanes_of, refuse_missing, 
 from harness.flows.pool import PoolRun
 from harness.flows.running import Run
 from harness.matrix import load_matrix
-from harness.model import Explanation, Matrix, RunResult, SearchMode, Stop, Trials
+from harness.model import Explanation, Matrix, RunResult, SearchMode, Stop, Trials, grouped
 from harness.plan.cells import Selection, make_plan, select
 from harness.plan.explain import explain, most_launches, typical_launches
 from harness.run.hosts.mounted_data import missing_data
@@ -137,8 +137,7 @@ def _launch(run: Run, homes: Mapping[tuple[str, str, str], str]) -> None:
         about = typical_launches(plan) if expected is None else expected.launches
     most = most_launches(plan, run.only)
     run.context.progress.plan(most=most, exact=exact, about=about, time_s=plan.stop.time_s)
-    hosts = dict.fromkeys(each.part_of for each in run.hosts)
-    machines = [[each for each in run.hosts if each.part_of == host] for host in hosts]
+    machines = grouped((each.part_of, each) for each in run.hosts).values()
     in_threads([functools.partial(_launch_on, run, each, homes) for each in machines], stopped)
     if run.ending.reached and run.only != frozenset() and not stopped.is_set():
         run.mark_unfinished(run.ending.reached)
