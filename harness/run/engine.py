@@ -235,7 +235,8 @@ class ImageStore(Protocol):
 class Engine(ImageStore, Protocol):
     """The engine of one host. Not thread-safe: each thread opens its own.
 
-    Opening one raises EngineUnreachable with a message that includes the remedy.
+    Opening one raises EngineUnreachable with a message that includes the remedy. Every method may raise
+    InfrastructureError.
     """
 
     facts: Mapping[str, Any]
@@ -243,7 +244,7 @@ class Engine(ImageStore, Protocol):
     (name and version). It is part of every trial's key."""
 
     def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
-        """Start the agent in a fresh container or process. After the block, all that was created is gone."""
+        """Start the agent in a fresh container or process. After the block, or an error in it, all is gone."""
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
         """Hold this host exclusively during the block: no other sweep on any machine uses it. While another
@@ -251,8 +252,8 @@ class Engine(ImageStore, Protocol):
         `stopped` turns true, and InfrastructureError."""
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
-        """Return the GPUs that the host's driver lists. `images` will run there: a container engine runs its probe in
-        one of them, or in another that it has."""
+        """Return the GPUs that the host's driver lists, if any. `images` will run there: a container engine runs its
+        probe in one of them, or in another that it has."""
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
         """Return the model of this host's CPU; None if it is unknown. `images` as for `gpus`."""
