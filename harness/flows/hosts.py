@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from harness import amounts
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
 from harness.model import Cell, Host, HostState, Image, Lane, grouped
@@ -263,9 +264,7 @@ def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> 
     announced = leases.announced(host.name, engine.facts, is_process=host.can.shares_programs, note=progress.note)
     with engine.lease(context.showing(lane=each.host.full_name, image="lease"), over) as lease, announced:
         if removed := engine.remove_leftovers():
-            progress.note(
-                f"{each.host.full_name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs"
-            )
+            progress.note(f"{each.host.full_name}: removed {amounts.count(removed, 'leftover')} of killed runs")
         yield lease
 
 

@@ -233,10 +233,7 @@ def running(
                     break
                 except APIError as error:
                     why = explanation(error)
-                    refused = (
-                        each for each in launch.scenario.data if OTHER_KIND.search(why) and str(each.source) in why
-                    )
-                    if other := next(refused, None):  # a file over a folder, or the reverse
+                    if other := _of_other_kind(launch.scenario.data, why):
                         text = f"{other.source} is a file, but the image has a folder at {other.at}, or the reverse"
                         raise InfrastructureError(f"{text}; choose another `at`", place=place) from error
                     if not ways.refused(why, launch.scenario):
@@ -330,6 +327,11 @@ def filled_at(cache: Cache) -> str:
 
 
 CACHES, FILLED = "/.harness-caches", "/.harness-filled"
+
+
+def _of_other_kind(mounts: Sequence[Mount], why: str) -> Mount | None:
+    """Return the mount that an engine refuses because it is a file over a folder, or the reverse."""
+    return next((each for each in mounts if OTHER_KIND.search(why) and str(each.source) in why), None)
 
 
 OTHER_KIND = re.compile(r"not a directory", re.IGNORECASE)
