@@ -170,7 +170,7 @@ def replicates_of(runs: Sequence[Path], plan: Plan, host: Host, *, machine: str 
 
 
 def noise_between(known: ScenarioReplicates, turns: bool | None = None) -> Noise | None:
-    """Return the noise of pairs, if `turns` only of those that took turns, or did not; None if there are none."""
+    """Return the noise of all pairs, or of those that took turns (True) or did not (False); None without pairs."""
     steps, rows = known
     chosen = [[pair for pair in pairs if all(turns in (None, one.took_turns) for one in pair)] for pairs in rows]
     return pooled(noise_of(pairs, steps=steps) for pairs in chosen)

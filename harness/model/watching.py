@@ -62,4 +62,4 @@ class ProgressListener(Protocol):
         """Report in one sentence what the run has found so far; it replaces the previous sentence."""
 
     def note(self, text: str) -> None:
-        """Report one line that must not be lost: a warning, or a lost host."""
+        """Report one line that must not be lost: a warning, or a lost host. A line that was told is not repeated."""

@@ -19,7 +19,7 @@ from harness.registry.image_references import DIGEST, TAG, RegistryName, parse
 PAGE_TAGS = 1000
 MOST_TAGS = 100_000
 MOST_PAGES = 1000
-"""Most pages of a list of tags. Some have 100 tags; with one a page, a list would never end."""
+"""Most pages of a list of tags: some registries send 100 tags a page, but one a page would never end."""
 INDEX_TYPES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))

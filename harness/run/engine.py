@@ -227,7 +227,7 @@ class ImageStore(Protocol):
         """Remove one of the `kept` images unless it is in use; return whether it is gone."""
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        """Remove all `kept` images that are not in use, those that were made first; return their names."""
+        """Remove all `kept` images that are not in use, made ones before their bases; return their names."""
         kept = sorted(self.kept(), key=lambda each: not each.made)
         return tuple(each.name for each in kept if self.remove(each, say))
 

@@ -181,7 +181,7 @@ class NetworkTrouble(ImageUnavailable):
 
 
 def unavailable(text: str, *, place: object, cause: str) -> ImageUnavailable:
-    """Return the error of an image: NetworkTrouble if `cause`, what a tool said, tells of it, else ImageUnavailable."""
+    """Return the error of an image: NetworkTrouble if a tool's `cause` is of the network, else ImageUnavailable."""
     return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(text, place=place)
 
 

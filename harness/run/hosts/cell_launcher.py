@@ -72,7 +72,6 @@ class CellLauncher:
     sizes: dict[str, int | None] = field(default_factory=dict)
     data: HostData = field(default_factory=HostData)
     caches: HostCaches = field(default_factory=HostCaches)
-    noted: set[str] = field(default_factory=set)
 
     def close(self) -> None:
         """Abandon the background pulls, and remove all caches."""
@@ -109,9 +108,7 @@ class CellLauncher:
             raise
         except InfrastructureError as error:
             run.prepared, run.problem = None, error.text_at(cell.lane.host.where)
-            if str(error) not in self.noted:
-                self.noted.add(str(error))
-                self.progress.note(str(error))
+            self.progress.note(str(error))
             return
         run.key = trial_key(cell, prepared=image, facts=self.engine.facts, inputs=inputs)
         if self.reuse:

@@ -263,7 +263,7 @@ class _Waiting:
         return replace(held, beside=tuple(replace(held, node=other, checked=set()) for other in others))
 
     def _ask(self) -> None:
-        """Ask why it waits, at intervals. Raises InfrastructureError if that takes too long or would never end."""
+        """Ask why it waits, at intervals. Raises InfrastructureError if the wait is too long or would never end."""
         now_s = time.monotonic()
         every_s = min(ASK_EVERY_S * max(1, self.request.place), ASK_AT_LEAST_EVERY_S)
         if now_s - self.asked_s < every_s or self.job is None:
