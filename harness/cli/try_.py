@@ -177,7 +177,8 @@ def try_(
     from harness.matrix.draft.options import served_by
     from harness.model.forms import seconds
 
-    options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
+    asked = trials_of(trials)
+    options = SweepOptions(trials=asked, stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
     here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved
     command = ctx.meta.get("command", ())
     drafted = draft.drafted(
@@ -185,7 +186,7 @@ def try_(
         gpus=gpus, files=files, without=without, beside=beside, python=python,
         steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time), volumes=volumes, caches=caches, env_file=env_file,
-        vary=vary, results=results,
+        vary=vary, results=results, trials=asked,
         served=served_by(
             command, serve, here, port=port, tls=tls, ready=ready, get=get, post=post, body=body, requests=requests,
             client=client, concurrency=concurrency, rate=rate,

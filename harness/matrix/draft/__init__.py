@@ -20,7 +20,7 @@ from harness.matrix.draft.job import DraftJob, job_in_place, job_of, steps_of
 from harness.matrix.draft.options import mounts_of
 from harness.matrix.draft.series import DraftSeries, series_of, varied
 from harness.matrix.programs import PYTHON
-from harness.model import Scenario, engine_kind
+from harness.model import Scenario, Trials, engine_kind
 from harness.model.measured import LEAST_STEPS
 
 LEAST_TRIALS, MOST_TRIALS = 3, 6
@@ -41,8 +41,8 @@ OTHER_GPU_FILES = tuple(map(Path, ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", 
 class Draft:
     """The content of a matrix file to be written. `made_by`: the command line that asked for it; `more`: further keys
     of its scenario; `mounts`: the options of its mounts, as typed. A launch of a program makes at most `budget` steps,
-    in at most `step_time_s`. `most`: launches of a version; `timeout_s`: most seconds of a launch, if the first
-    launches have shown how long one takes; None: `longest_s`.
+    in at most `step_time_s`. `trials`: the launches of a version that were asked for; None: at most `most`.
+    `timeout_s`: most seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`.
     """
 
     made_by: Sequence[str]
@@ -55,6 +55,7 @@ class Draft:
     more: Mapping[str, Any] = field(default_factory=dict)
     mounts: Sequence[str] = ()
     timeout_s: float | None = None
+    trials: Trials | None = None
     most: int = MOST_TRIALS
 
     @property
@@ -91,6 +92,7 @@ def drafted(
     vary: Sequence[str] = (),
     results: str | None = None,
     served: Mapping[str, Any] | None = None,
+    trials: Trials | None = None,
 ) -> Draft:
     """Return the draft of what was typed, as `series_of`, `job_of`, `steps_of` and `varied` say. Raises UsageError."""
     if not command:
@@ -129,13 +131,16 @@ def drafted(
     more |= {**({"network": True} if network else {}), **steps_of(steps_are, job)}
     if results is not None:
         if not job.is_command:
-            raise UsageError("--results: is for a command or a load generator; a program prints or logs its numbers")
+            raise UsageError(
+                "--results: is for a command or a load generator; a program prints or logs its numbers. "
+                f"As a command, this one is: -- sh -c {shlex.quote(shlex.join(command))}"
+            )
         more["results"] = results
     if env_file is not None:
         more["env_file"] = str(folder / Path(env_file).expanduser())
     return Draft(
         made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more,
-        mounts=[f"-v {volume}" for volume in volumes] + [f"--cache {cache}" for cache in caches],
+        trials=trials, mounts=[f"-v {volume}" for volume in volumes] + [f"--cache {cache}" for cache in caches],
     )  # fmt: skip
 
 
@@ -154,6 +159,7 @@ def text(draft: Draft, *, name: str) -> str:
         scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
     if draft.has_steps or draft.timeout_s is not None:
         scenario["timeout"] = f"{draft.timeout_s or draft.longest_s:g}s"
+    trials = draft.trials or Trials(least=LEAST_TRIALS, most=draft.most)
     typed = " ".join(shlex.join(draft.made_by).split())
     lines = [
         f"# Written by: {''.join(letter if letter.isprintable() else '?' for letter in typed)[:500]}",
@@ -168,7 +174,7 @@ def text(draft: Draft, *, name: str) -> str:
         "scenarios:",
         f"  {draft.job.name}:",
         *(f"    {key}: {_value(value)}" for key, value in scenario.items()),
-        f"trials: {_value({'least': LEAST_TRIALS, 'most': draft.most})}  # launches of each version",
+        f"trials: {_value({'least': trials.least, 'most': trials.most})}  # launches of each version",
     ]
     return "\n".join(lines) + "\n"
 
