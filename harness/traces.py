@@ -245,7 +245,7 @@ def read_history(path: Path) -> HistoryFile:
             already = f"{where} version {reprlib.repr(version)} already has a value"
             raise UsageError(f"{already} in line {lines[version, turn]}; {remedy}")
         lines[version, turn] = line
-        cells.setdefault(version, {})[turn] = value
+        cells.setdefault(version, {}).update({} if value is None else {turn: value})
         rounds.setdefault(turn)
         if len(cells) > MOST_VERSIONS:
             raise UsageError(f"{where} more than {MOST_VERSIONS} versions; give the newer ones")
@@ -288,7 +288,8 @@ def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
     return None
 
 
-def _history_row(where: str, row: Sequence[str], places: Mapping[str, int]) -> tuple[str, float, str]:
+def _history_row(where: str, row: Sequence[str], places: Mapping[str, int]) -> tuple[str, float | None, str]:
+    """Return version, value and round; a value that was left empty is None: it was not measured."""
     if len(row) <= max(places.values()):
         raise UsageError(
             f"{where} has {_columns(row)}, but {max(places.values()) + 1} are needed; complete or remove the row"
@@ -298,6 +299,8 @@ def _history_row(where: str, row: Sequence[str], places: Mapping[str, int]) -> t
     value = _number(text)
     if not version:
         raise UsageError(f"{where} no version; name it, or remove the row")
+    if not text:
+        return version, None, turn
     if value is None:
         raise UsageError(f"{where} {reprlib.repr(text)} is not a number; correct or remove it")
     if not SMALLEST_VALUE <= value <= LARGEST_VALUE:  # False for NaN, too

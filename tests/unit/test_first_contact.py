@@ -432,7 +432,18 @@ def test_write_keeps_the_matrix_and_launches_nothing(
 ) -> None:
     """The matrix can be moved with its folder, and no file of the user is overwritten."""
     monkeypatch.chdir(folder)
-    line = ["try", "six==1.15.0", "six==1.16.0", "--trials", "2:4", "--write", "matrix.yaml", "--", "python", "train.py"]
+    line = [
+        "try",
+        "six==1.15.0",
+        "six==1.16.0",
+        "--trials",
+        "2:4",
+        "--write",
+        "matrix.yaml",
+        "--",
+        "python",
+        "train.py",
+    ]
     assert run(line) == 0
     assert "wrote matrix.yaml; run it with: harness sweep matrix.yaml" in capsys.readouterr().err
     matrix = load_matrix(Path("matrix.yaml"), environ={})

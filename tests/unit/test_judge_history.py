@@ -122,10 +122,11 @@ def test_too_little_is_no_all_clear(judge):
          "round 2: without some of the versions that are compared"),
         (rows(STEP).replace("v4,", "#v4,", 1), "19 versions, 3 rounds",
          "version v4: not measured in every round that is compared"),
+        ("a,1,1\nb,2,1\nc,,1\na,1,2\nb,2,2\nc,3,2\n", "2 versions, 2 rounds", "version c: not measured in every round"),
         # they were said to have no value in the same round
         ("a,1,1\nb,2,1\na,1,2\n", "2 versions, 1 round", "round 2: without some of the versions that are compared"),
     ],
-    ids=["a round that was cut short", "a version that lacks a round", "one common round"],
+    ids=["a round that was cut short", "a version that lacks a round", "an empty value", "one common round"],
 )  # fmt: skip
 def test_what_is_not_complete_is_left_out_and_that_is_said(judge, text, kept, left_out):
     said = judge(text).stdout
