@@ -304,7 +304,9 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
     what, remedy = _said(first), ""
     if draft.series.in_place and NEEDS_TERMINAL.search(what):
         remedy = "it wants a terminal and has none: leave out -t or -it, or give it its option for scripts"
-    if "No such file or directory" in what:
+    if "No such file or directory" in what and draft.series.in_place:
+        remedy = "it runs in this folder, as it is: name a file that is there"
+    elif "No such file or directory" in what:
         remedy = (
             "if that is a file of this folder, also copy it in: --file NAME; "
             "if it is in a folder above, start in the folder that contains both"
