@@ -40,8 +40,10 @@ MEASURED = RESOURCES - _words(
 )
 """Words for times, rates and amounts: numbers that a benchmark prints as its answer."""
 RATES = _words("fps ips qps speed throughput tps")
-DURATIONS = _words("duration elapsed latency")
 A_SECOND = ("/s", "/sec", "/second", "per_s", "per_sec", "per_second")
+"""Words and endings of rates, of which less is worse."""
+DURATIONS = _words("duration elapsed latency")
+"""Words for times, of which more is worse, beside those that end in `time`."""
 AFTER = _words(
     "at avg average ema epoch eval evaluation final k last macro mean micro rate running smoothed step sum test top"
     " train training val valid validation weighted"
