@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{told}: {sys.executable} -m pip install --editable .")
     starts_workers = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     config.stash[PLACE] = contextlib.ExitStack()
+    own_place.put_tmp_path_aside()
     if starts_workers:
         return
     config.stash[PLACE].enter_context(own_place.own_folders())
