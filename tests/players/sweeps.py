@@ -56,14 +56,19 @@ class Engine(ProcessEngine):
     def __init__(self, host: Host, fail: Callable[[str, str, int], None]) -> None:
         super().__init__(host, environ=os.environ)
         self.host, self.fail, self.launches, self.closed = host.name, fail, 0, False
+        self.empty: Prepared | None = None  # to prepare it anew starts the interpreter, which takes as long as a trial
 
     def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
         self.fail(self.host, f"image {image.version}", 0)
-        empty = super().prepare(replace(image, source=EMPTY), say)
-        return replace(empty, image=image, digest=f"sha256:{image.version}")
+        if self.empty is None or not self.holds(self.empty):
+            self.empty = super().prepare(replace(image, source=EMPTY), say)
+        return replace(self.empty, image=image, digest=f"sha256:{image.version}")
 
     def look(self, image: Image, say: Callable[[str], None]) -> Prepared | None:
-        return super().look(replace(image, source=EMPTY), say)
+        asked = replace(image, source=EMPTY)
+        if self.empty is None or not self.holds(self.empty):
+            return super().look(asked, say)
+        return replace(self.empty, image=asked)
 
     def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
         self.launches += 1
