@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.run.docker import engine
 from tests.integration.conftest import Harness
 
 GOOD = """\
@@ -66,8 +67,9 @@ def prepare(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*MISTAKES, *[pytest.param(name, marks=pytest.mark.docker) for name in NEED_DOCKER]])
-def test_a_mistake_is_named_with_its_place(harness: Harness, name: str) -> None:
+def test_a_mistake_is_named_with_its_place(harness: Harness, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who mistypes must not have to read our code to find the mistake, or lose a night's run to it."""
+    monkeypatch.setitem(engine.open_engine.__kwdefaults__, "waits_s", ())  # no registry is asked again after 5 and 20 s
     edits, code, words = {**MISTAKES, **NEED_DOCKER}[name]
     prepare(harness.folder)
     ended = harness.run_here("sweep", harness.write(changed(GOOD, edits)))

@@ -15,6 +15,7 @@ from typing import Any
 import docker
 import pytest
 
+from harness.registry import bounded_http
 from tests.integration.conftest import Ended, Harness
 from tests.registry.held import PASSWORD, Held, docker_config
 
@@ -157,7 +158,8 @@ def test_kill_9_during_a_run_loses_nothing_but_the_run(place: Place, base: str) 
     assert (code, names(seen, "new"), ran) == (0, ["v1-app"], "v1-app")
 
 
-def test_a_registry_that_is_down_is_infrastructure(place: Place) -> None:
+def test_a_registry_that_is_down_is_infrastructure(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_http, "FIRST_PAUSE_S", 0.1)
     (place.folder / "matrix.yaml").write_text(
         MATRIX.format(host="127.0.0.1:9", repository="team/x", first="1", trials=2)
     )
