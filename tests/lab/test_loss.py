@@ -103,7 +103,10 @@ def test_an_engine_that_freezes_between_two_calls(lab: Lab, mortal: Daemon, monk
     for process in mortal.processes():
         process.resume()
     with closing(world(mortal).engine) as engine, closing(mortal.client()) as seen:
-        assert until(lambda: engine.remove_leftovers() == 0 and not seen.containers.list(all=True, ignore_removed=True), seconds=20)
+        assert until(
+            lambda: engine.remove_leftovers() == 0 and not seen.containers.list(all=True, ignore_removed=True),
+            seconds=20,
+        )
 
 
 def test_an_ssh_server_that_is_killed(lab: Lab) -> None:
@@ -115,7 +118,9 @@ def test_an_ssh_server_that_is_killed(lab: Lab) -> None:
     assert "the connection to the engine was lost: " in said
     assert took_s < 15
     with closing(world(lab.old).engine), closing(lab.old.client()) as seen:
-        assert until(lambda: not seen.containers.list(ignore_removed=True), seconds=15), "the container outlived its connection"
+        assert until(lambda: not seen.containers.list(ignore_removed=True), seconds=15), (
+            "the container outlived its connection"
+        )
     lab.old.clear()
 
 
