@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import platform
 import resource
 import signal
 
@@ -53,7 +52,7 @@ def _memfd_before_python38(name):
 
     Raises OSError.
     """
-    create, number = symbol("memfd_create"), MEMFD_CREATE.get(platform.machine())
+    create, number = symbol("memfd_create"), MEMFD_CREATE.get(os.uname().machine)
     if create is not None:
         fd = create(name.encode(), 0)
     elif LIBRARY is not None and number is not None:

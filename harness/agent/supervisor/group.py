@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import socket
-import statistics
 import struct
 
 from .. import ending, killing, samples, wire
@@ -105,13 +104,15 @@ class Member(object):
     def usual_s(self):
         """Return the medians of its step time and of that without the waits, after the first quarter; None if it has
         made few steps."""
+        from statistics import median  # takes milliseconds, and only of several ranks is it asked for
+
         taken = self.table.taken()
         step_s, wait_s = self.table.column(STEP_S), self.table.column(WAIT_S)
         rows = [row for row in range(taken // 4, taken) if step_s[row] == step_s[row]]
         if len(rows) < LEAST_ROWS:
             return None, None
         own_s = [max(0.0, step_s[row] - (wait_s[row] if wait_s[row] == wait_s[row] else 0.0)) for row in rows]
-        return statistics.median(step_s[row] for row in rows), statistics.median(own_s)
+        return median(step_s[row] for row in rows), median(own_s)
 
 
 def accepted(listener, is_launched):
@@ -134,7 +135,9 @@ def accepted(listener, is_launched):
 
 def _median(column, first, stop):
     values = [column[row] for row in range(max(0, first), stop) if column[row] == column[row]]
-    return statistics.median(values) if values else None
+    from statistics import median
+
+    return median(values) if values else None
 
 
 class Group(object):

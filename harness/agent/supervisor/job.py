@@ -16,9 +16,6 @@ from .. import caches, ending, inside, libc, mounted, samples, stopping, wire
 from ..probes import file_sizes, gpus, image, memory, processes
 from ..scenario import children
 from . import census, child
-from .command import Command
-from .ranks import Ranks
-from .served import Served
 
 PROGRESS_S = 1.0
 FLUSH_S = 10.0
@@ -58,6 +55,17 @@ def supervise(root):
     if outbox.pending:
         sys.stderr.write("the harness did not read all messages of the agent\n")
     return 1 if outbox.pending else 0
+
+
+def _subject_of(order):
+    """Return the class of the job's subject; every launch would wait for the imports of all three."""
+    if order.get("serve"):
+        from .served import Served as Subject
+    elif order["command"]:
+        from .command import Command as Subject
+    else:
+        from .ranks import Ranks as Subject
+    return Subject
 
 
 def _own_failure(error):
@@ -106,7 +114,7 @@ class Job(object):
         self._progress_at = self.clock() + PROGRESS_S
         self._selector = selectors.PollSelector()
         self._signals = child.signals_as_fd()
-        self.subject = (Served if order.get("serve") else Command if order["command"] else Ranks)(self)
+        self.subject = _subject_of(order)(self)
         self.has_gpus = bool(gpus.visible_cards(found.cards, os.environ))
         self.monitor = gpus.Monitor(found, self.subject.table, os.environ, clock=self.clock)
 
