@@ -45,8 +45,8 @@ def interpreters() -> dict[str, str]:
 
 
 INTERPRETERS = interpreters()
-OLDEST = next(iter(INTERPRETERS))
-FULL = set(VERSIONS) if NIGHTLY else {OLDEST, "3.6", "3.9", "3.13"}
+OLDEST, NEWEST = next(iter(INTERPRETERS)), next(reversed(INTERPRETERS))
+FULL = set(VERSIONS) if NIGHTLY else {OLDEST, NEWEST}  # those between differ less from both
 # All faults on the oldest version, which differs most, and on the running one.
 THOROUGH = set(VERSIONS) if NIGHTLY else {OLDEST, RUNNING}
 
