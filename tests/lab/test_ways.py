@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineUnreachable
-from harness.model import Trial
+from harness.model import Steps, Trial
 from harness.run.docker.lease import holder_of
 from tests.contract.world import World, in_slices, quiet
 from tests.lab.running import Lab
@@ -54,7 +54,7 @@ def test_launches_take_turns_by_ssh(lab: Lab) -> None:
         world = World.open(lab.sshd.address, os.environ)
         kept: list[Trial] = []
         with closing(world.engine):
-            in_slices(world, kept, *["clock"] * 8)
+            in_slices(world, kept, *["clock"] * 8, steps=Steps(first=15, budget=15))
     assert [trial.end for trial in kept] == ["completed"] * 8, [trial.message for trial in kept]
 
 
