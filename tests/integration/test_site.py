@@ -4,14 +4,13 @@ log.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from harness.cli import cli
-from tests.players.pages import Browser, _is_the_browsers_own, complaints
+from tests.players.pages import READS_FRAMES, Browser, answer, complaints, complaints_and_urls, in_frames
 from tests.unit.history import made
 
 pytestmark = pytest.mark.chromium
@@ -35,71 +34,40 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_it_renders_from_disk_without_a_complaint_or_a_question(
-    browser: Browser, tmp_path: Path, site: Path, page: str
-) -> None:
-    log = tmp_path / "net.json"
-    ended = browser.run(site / page, "--dump-dom", f"--log-net-log={log}")
-    assert complaints(ended.stderr) == []
-    assert "<h1>" in ended.stdout
-    urls = re.findall(r'"url":"([a-z]+:[^"]*)"', log.read_text())
-    assert [url for url in urls if not url.startswith("file:") and not _is_the_browsers_own(url)] == []
+def test_it_renders_from_disk_without_a_complaint_or_a_question(browser: Browser, tmp_path: Path, site: Path) -> None:
+    page = in_frames(tmp_path, [(site / page, 1280) for page in PAGES])
+    assert complaints_and_urls(browser, page) == ([], [])
 
 
-def asked(page: Path, question: str, folder: Path) -> Path:
-    """Return a copy of a page with a script, which its policy would not allow: the answer becomes its title."""
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
-    copy = folder / "asked.html"
-    copy.write_text(text.replace("</body>", f"<script>document.title = JSON.stringify({question})</script></body>"))
-    return copy
-
-
-def answer(dump: str) -> str:
-    return re.findall(r"<title>(.*?)</title>", dump)[0]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_no_page_is_wider_than_a_phone(browser: Browser, tmp_path: Path, site: Path, page: str) -> None:
-    question = "(document.body.style.width = '390px', document.body.scrollWidth <= document.body.offsetWidth)"
-    ended = browser.run(asked(site / page, question, tmp_path), "--dump-dom", "--window-size=500,900")
-    assert answer(ended.stdout) == "true"
-
-
-@pytest.mark.parametrize(("flags", "dark"), [((), False), (("--blink-settings=preferredColorScheme=0",), True)])
-def test_it_follows_the_reader_into_the_dark(
-    browser: Browser, tmp_path: Path, site: Path, flags: tuple[str, ...], dark: bool
-) -> None:
-    question = (
-        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((all, one) => all + +one, 0) < 200"
-    )
-    ended = browser.run(asked(site / "index.html", question, tmp_path), "--dump-dom", *flags)
-    assert answer(ended.stdout) == ("true" if dark else "false")
-
-
-@pytest.mark.parametrize("flags", [(), ("--blink-settings=preferredColorScheme=0",)])
-@pytest.mark.parametrize("page", ["index.html", "m-nightly/series-app.html"])
-def test_every_text_can_be_read_in_light_and_dark(
-    browser: Browser, tmp_path: Path, site: Path, page: str, flags: tuple[str, ...]
+@pytest.mark.parametrize(("flags", "is_dark"), [((), False), (("--blink-settings=preferredColorScheme=0",), True)])
+def test_every_page_fits_a_phone_and_can_be_read_in_light_and_dark(
+    browser: Browser, tmp_path: Path, site: Path, flags: tuple[str, ...], is_dark: bool
 ) -> None:
     """A verdict in a colour too close to that of the page cannot be seen. WCAG 2.2 requires a contrast of 4.5 (AA)."""
-    ended = browser.run(asked(site / page, CONTRAST, tmp_path), "--dump-dom", *flags)
-    assert answer(ended.stdout) == "[]"
+    page = in_frames(tmp_path, [(site / page, 390) for page in PAGES], READABLE)
+    told = answer(browser.run(page, "--dump-dom", READS_FRAMES, *flags).stdout)
+    good = {"title": True, "width": 390, "dark": is_dark, "unreadable": []}
+    assert dict(zip(PAGES, told, strict=True)) == dict.fromkeys(PAGES, good)  # type: ignore[call-overload]
 
 
-CONTRAST = """(() => {
+READABLE = """page => {
+  const style = one => page.defaultView.getComputedStyle(one), root = page.documentElement;
   const rgb = text => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map(one => one / 255).map(one => one <= 0.04045 ? one / 12.92
     : ((one + 0.055) / 1.055) ** 2.4).reduce((all, one, at) => all + one * [0.2126, 0.7152, 0.0722][at], 0);
   const under = one => { for (; one; one = one.parentElement) {
-    const at = rgb(getComputedStyle(one).backgroundColor); if (at.length < 4 || at[3] > 0) return at; }
-    return rgb(getComputedStyle(document.documentElement).backgroundColor); };
-  const told = [...document.querySelectorAll("h1,h2,h3,p,a,li,th,td,span,summary")].filter(one =>
+    const at = rgb(style(one).backgroundColor); if (at.length < 4 || at[3] > 0) return at; }
+    return rgb(style(root).backgroundColor); };
+  const told = [...page.querySelectorAll("h1,h2,h3,p,a,li,th,td,span,summary")].filter(one =>
     [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim()));
-  return told.map(one => { const pair = [light(rgb(getComputedStyle(one).color)), light(under(one))];
-    return [one.textContent.trim().slice(0, 30), (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05)]; })
-    .filter(one => one[1] < 4.5);
-})()"""
+  const contrasts = told.map(one => { const pair = [light(rgb(style(one).color)), light(under(one))];
+    return [one.textContent.trim().slice(0, 30), (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05)]; });
+  return {
+    title: page.querySelector("h1") !== null, width: root.scrollWidth,
+    unreadable: contrasts.filter(one => one[1] < 4.5),
+    dark: rgb(style(page.body).backgroundColor).reduce((all, one) => all + one) < 200,
+  };
+}"""
 
 
 def test_its_policy_stops_every_script_and_style_but_its_own(browser: Browser, tmp_path: Path, site: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from html import unescape
 from html.parser import HTMLParser
@@ -156,6 +156,29 @@ def asked(page: str, question: str) -> str:
 
 def answer(dump: str) -> object:
     return json.loads(unescape(re.findall(r"<title>(.*?)</title>", dump)[0]))
+
+
+def in_frames(folder: Path, pages: Iterable[tuple[Path, int]], question: str = "() => null") -> Path:
+    """Return a page that shows these, each in a frame of its width, and puts their answers into its title. No window of
+    the browser is as narrow as a phone, but a frame can be. `question`: a function of the document in a frame."""
+    frames = "".join(f'<iframe src="{page.as_uri()}" width="{width}" height="900"></iframe>' for page, width in pages)
+    answers = f"[...document.querySelectorAll('iframe')].map(frame => ({question})(frame.contentDocument))"
+    page = folder / "frames.html"
+    page.write_text(f"{frames}<script>onload = () => document.title = JSON.stringify({answers})</script>")
+    return page
+
+
+def complaints_and_urls(browser: Browser, page: Path) -> tuple[list[str], list[str]]:
+    """Return what a page, and those in its frames, complained about, and what they asked for besides files."""
+    log = browser.folder / "net.json"
+    ended = browser.run(page, "--dump-dom", f"--log-net-log={log}")
+    urls = re.findall(r'"url":"([a-z]+:[^"]*)"', log.read_text())
+    return complaints(ended.stderr), [
+        url for url in urls if not url.startswith("file:") and not _is_the_browsers_own(url)
+    ]
+
+
+READS_FRAMES = "--allow-file-access-from-files"
 
 
 def _is_the_browsers_own(url: str) -> bool:
