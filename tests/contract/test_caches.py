@@ -68,7 +68,17 @@ def keeping(request: pytest.FixtureRequest) -> World:
     return world
 
 
-@pytest.mark.parametrize("at", ["c", "~/cache", "deep/er/c"])
+@pytest.mark.parametrize(
+    ("keeping", "at"),
+    [
+        ("process", "c"),
+        ("process", "~/cache"),
+        ("process", "deep/er/c"),
+        pytest.param("docker", "~/cache", marks=pytest.mark.docker),  # whose home is another one
+        pytest.param("slurm", "deep/er/c", marks=pytest.mark.slurm),
+    ],
+    indirect=["keeping"],
+)
 def test_each_launch_has_its_own_copy_of_what_one_launch_left(keeping: World, at: str) -> None:
     """A version found what another version had compiled."""
     cache = Cache(name="kernels", at=at)
