@@ -120,7 +120,9 @@ def test_the_lists_that_are_told_without_an_import_are_true() -> None:
 def ended(line: str) -> tuple[int, str]:
     """Return the exit code of a shell line with `harness` in it, and its stderr, unless that was redirected."""
     program = shlex.join([sys.executable, "-m", "harness"])
-    done = subprocess.run(["sh", "-c", line.replace("harness", program)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", line.replace("harness ", f"{program} ")], capture_output=True, text=True, check=False
+    )
     return done.returncode, done.stderr
 
 
