@@ -294,7 +294,7 @@ def _p(
     return test.p_value((few - many.mean()).ravel() / error)
 
 
-NOISIER = 0.03
+NOISIER = 0.02
 """Significance level at which versions have a noise of their own, which no pooled noise stands for."""
 ROUNDS_FOR_OWN = 3
 """Fewest rounds that show a noise of their own. With more, the farthest launch of each version may be an outlier and
