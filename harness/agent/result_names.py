@@ -44,6 +44,8 @@ A_SECOND = ("/s", "/sec", "/second", "per_s", "per_sec", "per_second")
 """Words and endings of rates, of which less is worse."""
 DURATIONS = _words("duration elapsed latency")
 """Words for times, of which more is worse, beside those that end in `time`."""
+MOMENTS = _words("uptime datetime")
+"""Words that end in `time` and are no durations."""
 AFTER = _words(
     "at avg average ema epoch eval evaluation final k last macro mean micro rate running smoothed step sum test top"
     " train training val valid validation weighted"
@@ -88,9 +90,11 @@ def worse_measure(name: str) -> str:
     if not is_measure(name):
         return ""
     words = [_plain(word) for word in WORD.findall(name.lower())]
-    if name.lower().endswith(A_SECOND) or not RATES.isdisjoint(words):
-        return "drop"
-    return "rise" if any(word in DURATIONS or word.endswith("time") for word in words) else ""
+    is_rate = name.lower().endswith(A_SECOND) or not RATES.isdisjoint(words)
+    is_time = any(word in DURATIONS or (word.endswith("time") and word not in MOMENTS) for word in words)
+    if is_rate == is_time:  # `latency_at_1000_qps`
+        return ""
+    return "drop" if is_rate else "rise"
 
 
 def is_error(name: str) -> bool:

@@ -13,7 +13,7 @@ from harness.model.watching import Say
 from harness.registry.registry_client import Registry
 from harness.run import open_engine
 from harness.run.engine import Engine
-from harness.run.interruptible import unless
+from harness.run.interruptible import say_unless
 from harness.store import RunDirectory
 
 
@@ -35,7 +35,7 @@ class RunContext:
 
     def preparing(self, *, lane: str, image: str) -> Say:
         """Return a function that shows each step of a preparation, and raises Interrupted once the run is stopped."""
-        return unless(self.stopped.is_set, self.showing(lane=lane, image=image))
+        return say_unless(self.stopped.is_set, self.showing(lane=lane, image=image))
 
     def showing(self, *, lane: str, image: str) -> Say:
         """Return a function that only shows, and never raises: a lease is given back even after the run is stopped."""

@@ -278,7 +278,8 @@ LEASE_WAIT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """The step time of the control's fastest launch, which nothing disturbed, and its A/A pairs."""
+    """The step time of the control, that of its fastest launch because disturbances only slow a launch, and its A/A
+    pairs."""
 
     ms: float
     pairs: list[Replicates]

@@ -20,7 +20,7 @@ from harness.plan.cells import choose_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones
 from harness.run import leases
 from harness.run.engine import Engine, Lease
-from harness.run.interruptible import unless
+from harness.run.interruptible import say_unless
 
 
 @dataclass(kw_only=True)
@@ -220,7 +220,7 @@ def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool
     """Open a machine, or set its `problem`. Raises Interrupted once `over` returns True."""
     # A node gets its name while it is opened.
     show = context.progress.preparing
-    say = unless(over, lambda text: show(lane=each.host.full_name, image="engine", text=text))
+    say = say_unless(over, lambda text: show(lane=each.host.full_name, image="engine", text=text))
     engine = None
     try:
         engine = context.open_engine(each.host, environ=context.environ, say=say)

@@ -46,6 +46,7 @@ from harness.model import (
     RowRun,
     Trial,
     VersionRow,
+    grouped,
     unit_per,
 )
 
@@ -263,17 +264,17 @@ def _sized(change: Change, compared: Compared) -> Change:
 
 
 def _with_doubts(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
-    """Return the cells of a row; those that look good, but passed too few launches to rule out the fault of the
-    neighbouring version, are blind to it."""
+    """Return the cells of a row. One that looks good is blind to the fault of the neighbouring version if its launches
+    are too few to rule that out."""
     told = list(cells)
     for change in changes:
         is_flaky = change.metric == "outcome" or change.verdict == "two modes"
         for place in change.untestable if is_flaky else ():
-            verdict = cells[place].verdict
-            if verdict.verdict in GOOD:
-                passed = count(verdict.able(change.metric), "launch")
-                why = f"it passed {passed}, too few to rule out the fault of the neighbouring version"
-                doubt = replace(verdict.of(change.metric), seen="blind", why=why, remedy=SETTLED)
+            verdict, signal = cells[place].verdict, cells[place].verdict.of(change.metric)
+            if verdict.verdict in GOOD and signal.seen in ("good", "none"):
+                launches = count(verdict.able(change.metric), "launch")
+                why = f"{launches} without it are too few to rule out the fault of the neighbouring version"
+                doubt = replace(signal, seen="blind", visible=None, why=why, remedy=SETTLED)
                 told[place] = replace(
                     cells[place], verdict=replace(verdict, signals={**verdict.signals, change.metric: doubt})
                 )
@@ -318,6 +319,10 @@ def _warnings(
             "and reading it, took part of its time and of its step times"
         )
     trials = [trial for cell in cells for trial in cell.trials]
+    unread = grouped((line, cell.cell.image.version) for cell in cells for line in _unread(cell.trials))
+    for line, names in unread.items():
+        by = ", ".join(names) if len(names) < len(cells) else "any version"
+        yield f"{series} on {lane}, {variant}: {line} by {by}, so that its numbers are not judged"
     grown = [(each.reading, (each.run_s or 0.0) if is_whole_run(each) else each.last_step) for each in trials]
     for what, rates in (
         ("memory grows", [(reading.grows_alike or 0.0) * steps for reading, steps in grown]),
@@ -379,6 +384,12 @@ def _perhaps(cells: Sequence[CellResult], places: range) -> str:
         f"{inside} of {' to '.join(versions)} fail, and {others} of the other versions; chance may explain the "
         "difference, and more launches (`--trials`) would show whether it does"
     )
+
+
+def _unread(trials: Sequence[Trial]) -> dict[str, None]:
+    """Return the lines of launches that ended well about a file of results that they did not write."""
+    lines = (line for trial in trials if trial.ended_well for line in trial.message.splitlines())
+    return dict.fromkeys(line for line in lines if line.startswith("results: ") and line.endswith("was not written"))
 
 
 MUCH_GROWTH_KIB = 1024.0

@@ -210,7 +210,7 @@ def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Orde
     intervals = {order[version]: verdict.of(begins.metric).ci for version, verdict in known.items() if version in order}
     before = max((place for place in figures if found is not None and place < found), default=None)
     own, last = (intervals.get(place) if place is not None else None for place in (found, before))
-    return None if own and last and own[1] >= last[0] else found
+    return None if own and last and own[0] <= last[1] and last[0] <= own[1] else found
 
 
 # ---------------------------------------------------------------- causes

@@ -261,8 +261,8 @@ class Change:
 @dataclass(frozen=True, kw_only=True)
 class Observed:
     """A difference between two neighbouring versions of one row that is reported but not judged: `signal` is `log`
-    or a metric, `before` and `after` are positions, `text` describes it. `last`: the last of the versions from `after`
-    on that all show it; None if that is not looked at."""
+    or a metric, `before` and `after` are positions, `text` describes it. `last`: the last version of an
+    unbroken row from `after` on that shows it; None if later versions were not checked."""
 
     signal: Metric
     before: int

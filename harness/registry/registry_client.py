@@ -19,7 +19,7 @@ from harness.registry.image_references import DIGEST, TAG, RegistryName, parse
 PAGE_TAGS = 1000
 MOST_TAGS = 100_000
 MOST_PAGES = 1000
-"""Most pages of a list of tags: some registries send 100 tags a page, but one a page would never end."""
+"""Most pages of a list of tags. Some registries send 100 tags a page; a list with one a page would not end."""
 INDEX_TYPES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))
@@ -130,7 +130,8 @@ class Registry:
         return said if DIGEST.fullmatch(said) else _hash(self._ask(name, url, what=f"tag {name.reference}").body)
 
     def facts(self, reference: str, *, architecture: str = "amd64") -> PublishedImage:
-        """Return the facts of an image, of an index the one for Linux on `architecture`. Raises RegistryTrouble."""
+        """Return the facts of an image; of an index, those of its Linux image for `architecture`. Raises
+        RegistryTrouble."""
         name = parse(reference)
         answer = self._manifest(name)
         if answer.headers.get("Content-Type", "").partition(";")[0].strip() in INDEX_TYPES:

@@ -18,7 +18,7 @@ from harness.model.attributed import bounds_of, sign_of
 from harness.model.judged import Effect, Interval
 from harness.model.signals import SIGNALS, signal_of, unit_per
 from harness.report.text import fault_sentences, finding_words, signal_words
-from harness.report.text.fault_causes import whose_fault
+from harness.report.text.fault_causes import LaneNames, whose_fault
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.names import RowKey, at_most, params_text, place_of, place_of_cell, side_of, some_of, together
 from harness.report.text.signal_words import WHY_LENGTH
@@ -129,7 +129,8 @@ class FindingBox:
         """Return the next steps, quoted for a shell, the most useful first."""
         commands = [shlex.join(["harness", "issue", str(self.result.directory), str(self.number)])]
         if self.fault.missing:
-            commands.insert(0, shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"]))
+            options = LaneNames(self.fault, self.result).options(self.fault)
+            commands.insert(0, shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), *options]))
         return tuple(commands)
 
     @property

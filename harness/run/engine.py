@@ -211,7 +211,8 @@ class ImageStore(Protocol):
         asked whether a tag was republished. ImageUnavailable is never raised: `prepare` reports that."""
 
     def refused(self, image: Image, say: Say) -> str:
-        """Return why `prepare` would fail, in one line, if a registry says so at once; "" if it may succeed."""
+        """Return why `prepare` would fail, in one line, if a registry says so at once; "" if it may succeed,
+        or if asking is not worth it."""
         return ""
 
     def holds(self, prepared: Prepared) -> bool:

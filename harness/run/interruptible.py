@@ -39,8 +39,8 @@ Beat = Callable[[], object]
 T = TypeVar("T")
 
 
-def unless(stopped: Callable[[], bool], say: Say) -> Say:
-    """Return what says a line, and raises Interrupted once `stopped` returns True."""
+def say_unless(stopped: Callable[[], bool], say: Say) -> Say:
+    """Return a Say that raises Interrupted, instead of saying a line, once `stopped` returns True."""
 
     def said(text: str) -> None:
         if stopped():

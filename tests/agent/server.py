@@ -17,6 +17,7 @@ REPLIES = {
     "half": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",
     "closes": OK,
     "cgi": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\n\n" + b'{"score": 42}',  # as busybox httpd passes it on
+    "untyped": b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n" + b'{"score": 42}',
 }
 COUNTED = threading.Lock()
 made = 0
@@ -60,7 +61,7 @@ def answer(link):
         if FAULT == "silent" or (FAULT == "hangs" and made > 20):
             time.sleep(100)
         link.sendall(REPLIES.get(FAULT, OK))
-        if FAULT in ("half", "closes", "cgi"):
+        if FAULT in ("half", "closes", "cgi", "untyped"):
             break
     link.close()
 

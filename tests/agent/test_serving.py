@@ -84,10 +84,11 @@ def test_a_reply_that_is_not_the_expected_one_has_failed(tmp_path: Path) -> None
     assert told.done["message"] == "before the first reply: no request succeeded: score in the reply is 42"
 
 
-@pytest.mark.parametrize("fault", ["closes", "cgi", "ipv6", "daemon"])
+@pytest.mark.parametrize("fault", ["closes", "cgi", "untyped", "ipv6", "daemon"])
 def test_what_servers_may_do_is_no_failure(tmp_path: Path, fault: str) -> None:
     told = run(tmp_path, fault)
     assert (told.done["end"], told.done["message"], told.done["last_step"]) == ("completed", "", 100)
+    assert set(told.column("score")) == {42}
 
 
 @pytest.mark.parametrize(

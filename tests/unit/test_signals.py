@@ -10,7 +10,7 @@ import pytest
 from harness.agent.scenario import printed
 from harness.judge.comparison.level_rules import RULES
 from harness.matrix import schema
-from harness.model import GROUPS, LEVELS, LIMITED, SIGNALS, Limits, signal_of, worse_if
+from harness.model import GROUPS, LEVELS, LIMITED, SIGNALS, Limits, signal_of, worse_if, worse_measure
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -70,6 +70,18 @@ WORSE = {
 def test_the_name_of_a_number_tells_what_is_worse(worse: str | None, names: str) -> None:
     """A `loss_scale` that rose, and a `best_loss_epoch`, were accused as a loss."""
     assert {name: worse_if(name) for name in names.split()} == dict.fromkeys(names.split(), worse)
+
+
+@pytest.mark.parametrize(
+    ("worse", "names"),
+    [
+        ("drop", "throughput fps tokens_per_sec requests/s it/s decode_speed"),
+        ("rise", "latency latency_p99 elapsed runtime run_time duration_ms"),
+        (None, "uptime latency_at_1000_qps memory loss accuracy epoch seed"),
+    ],
+)
+def test_the_name_of_a_time_or_a_rate_tells_what_is_worse(worse: str | None, names: str) -> None:
+    assert {name: worse_measure(name) for name in names.split()} == dict.fromkeys(names.split(), worse)
 
 
 def test_the_agent_reads_the_results_that_the_judge_knows() -> None:

@@ -98,7 +98,8 @@ class Reader(object):
                 printed.append(value)
 
     def rest(self, measures=True):
-        """Return name -> number for what counts only at the end: `accuracy (1)` precedes the last `accuracy`."""
+        """Return name -> number for what counts only at the end: `accuracy (1)` precedes the last `accuracy`.
+        `measures`: times and rates that are known by their names count, too."""
         few = {name: values[:-1] for name, values in self._newest[1].items() if len(values) <= MOST_TIMES}
         numbers = {result_names.EARLIER % (name, at): value for name in few for at, value in enumerate(few[name], 1)}
         return {name: value for name, value in numbers.items() if abs(value) <= result_names.LARGEST}
@@ -146,9 +147,9 @@ PAIR = re.compile(
     (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
     (?!\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)(?!\w))
-    (%?) (\ ?[\w.]{0,12}/s(?:ec)?(?!\w))?""",
+    (%?) (\ ?[\w.]{0,12}/s(?:ec(?:ond)?)?(?!\w))?""",
     re.VERBOSE,
-)  # the name, what is between, the number, of how many, in percent, how many a second
+)  # the name, what is between, the number, of how many, the percent sign, the unit of a rate
 OF = re.compile(r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?) $", re.IGNORECASE)
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
 QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows

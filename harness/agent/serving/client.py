@@ -133,7 +133,9 @@ class Numbers(object):
         self._known = {}
 
     def of(self, reply):
-        if reply.is_stream or reply.size > MOST_READ_BYTES or "json" not in reply.headers.get("content-type", ""):
+        kind = reply.headers.get("content-type")
+        is_json = reply.text.startswith(b"{") if kind is None else "json" in kind
+        if reply.is_stream or reply.size > MOST_READ_BYTES or not is_json:
             return {}
         found, result = _json_of(reply), {}
         for name, value in found.items() if isinstance(found, dict) else ():
@@ -257,6 +259,8 @@ class Client(object):
         except socket.timeout:
             return "no reply within %g s" % PROBE_S
         except (OSError, http.Bad) as error:
+            if getattr(error, "errno", None) in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                return "refused"  # this machine has no IPv6
             return self._tls.told(error) if self._tls and isinstance(error, self._tls.ssl.SSLError) else str(error)
         return "" if 200 <= reply.status < 400 else "GET %s: HTTP %d" % (path, reply.status)
 

@@ -104,7 +104,7 @@ class Member(object):
     def usual_s(self):
         """Return the medians of its step time and of that without the waits, after the first quarter; None if it has
         made few steps."""
-        from statistics import median  # takes milliseconds, and only of several ranks is it asked for
+        from statistics import median  # the import takes milliseconds, and only groups of ranks need it
 
         taken = self.table.taken()
         step_s, wait_s = self.table.column(STEP_S), self.table.column(WAIT_S)
@@ -134,9 +134,9 @@ def accepted(listener, is_launched):
 
 
 def _median(column, first, stop):
-    values = [column[row] for row in range(max(0, first), stop) if column[row] == column[row]]
     from statistics import median
 
+    values = [column[row] for row in range(max(0, first), stop) if column[row] == column[row]]
     return median(values) if values else None
 
 

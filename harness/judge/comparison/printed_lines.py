@@ -34,8 +34,10 @@ def fewer_steps(launches: Sequence[Sequence[Trial]]) -> list[Observed]:
             text = f"it ends after {max(own)} {plural('step', max(own))}; the version before makes {before[1]}"
             found.append(Observed(signal="fewer_steps", before=before[0], after=place, last=place, text=text))
             least = (1 - FEWER) * before[1]
-        elif found and len(own) > 1 and own == whole and max(own) < least:
+        elif len(own) > 1 and own == whole and max(own) < least:
             found[-1] = replace(found[-1], last=place)
+        elif len(whole) > 1:
+            least = 0.0
         if len(whole) > 1:
             before = place, min(whole)
     return found

@@ -195,15 +195,16 @@ def exact_levels(row: Floats) -> Levels:
 
 
 def _in_turn(shifts: list[Changepoint], *, height: float) -> Levels:
-    """Return the levels between the shifts. Two neighbouring shifts may be at the same versions, but not in reverse."""
+    """Return the levels between the shifts. The ranges of two neighbouring shifts may overlap, but their ends and first
+    versions are in order."""
     shifts.sort(key=lambda shift: shift.first)
     for number in range(1, len(shifts)):
         before = max(shifts[number].before, shifts[number - 1].before + 1)
         shifts[number] = replace(shifts[number], before=before)
-    later = math.inf
+    later = first = math.inf
     for number, shift in reversed(list(enumerate(shifts))):
         later = max(min(shift.after, later - 1), shift.before + 1)
-        first = min(max(shift.first, shift.before + 1), later)
+        first = max(min(shift.first, later, first - 1), shift.before + 1)
         shifts[number] = replace(shift, first=int(first), after=int(later))
     return Levels(height=height, shifts=tuple(shifts))
 
@@ -295,28 +296,32 @@ def _p(
 
 
 NOISIER = 0.02
-"""Significance level at which versions have a noise of their own, which no pooled noise stands for."""
+"""Significance level at which the noise of some versions counts as higher than that of the others."""
 ROUNDS_FOR_OWN = 3
-"""Fewest rounds that show a noise of their own. With more, the farthest launch of each version may be an outlier and
-does not count."""
+"""Fewest rounds that show the noise of one or two versions; more versions need one more. From four rounds on, the
+farthest launch of each version does not count in the test: it may be an outlier."""
 
 
 def own_noise(raw: Floats, own: npt.NDArray[np.intp]) -> tuple[Spread, Spread] | None:
-    """Return the noise of the launches of the versions `own` and that of all others if the former is higher; else None.
-    `raw` is the table, shape (rounds, versions)."""
+    """Return the noise of the launches of the versions `own` and that of all others if the former is higher; else, or
+    with fewer than two others, None. `raw` is the table, shape (rounds, versions)."""
     rounds, versions = raw.shape
     others = np.setdiff1d(np.arange(versions), own)
     if rounds < ROUNDS_FOR_OWN + (len(own) > 2) or len(others) < 2:
         return None
+    share = 1 / len(others)  # of the others' noise: their mean takes it up, and adds it to the figures of `own`
     figures = raw - raw[:, others].mean(axis=1, keepdims=True)  # the rounds without the noise of `own`
-    distances = np.sort(np.abs(figures - np.median(figures, axis=0)), axis=0)[: max(rounds - 1, ROUNDS_FOR_OWN)]
-    # The mean of the others takes up a part of their own noise, and adds to that of `own`.
-    own_2 = float((distances[:, own] ** 2).mean()) / (1 + 1 / len(others))
-    others_2 = max(float((distances[:, others] ** 2).mean()) / (1 - 1 / len(others)), NEGLIGIBLE**2)
-    free, free_others = len(own) * (len(distances) - 1), (len(others) - 1) * (len(distances) - 1)
-    if fdtrc(free, free_others, own_2 / others_2) > NOISIER:
+    near = np.sort(np.abs(figures - np.median(figures, axis=0)), axis=0)[: max(rounds - 1, ROUNDS_FOR_OWN)]
+    own_2, others_2 = (float((near[:, side] ** 2).mean()) for side in (own, others))
+    ratio = own_2 / max(others_2 / (1 - share), NEGLIGIBLE**2)
+    free, free_others = len(own) * (len(near) - 1), (len(others) - 1) * (len(near) - 1)
+    if fdtrc(free, free_others, ratio / (1 + share)) > NOISIER:
         return None
-    return Spread(deviation=math.sqrt(own_2), freedom=free), Spread(deviation=math.sqrt(others_2), freedom=free_others)
+    plain_2, plain_others_2 = (float(figures[:, side].var(axis=0, ddof=1).mean()) for side in (own, others))
+    variance = max(plain_others_2 / (1 - share), NEGLIGIBLE**2)
+    noise_2 = max(min(ratio * variance, plain_2) - share * variance, variance)  # without what may be an outlier
+    of_others = Spread(deviation=math.sqrt(variance), freedom=free_others)
+    return Spread(deviation=math.sqrt(noise_2), freedom=free), of_others
 
 
 def _p_if_noisier(

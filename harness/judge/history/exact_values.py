@@ -36,7 +36,7 @@ SCORE_LIMIT = 0.05
 MUCH_MORE = 3.0
 """Ratio of the difference at the end to the largest one before the last quarter from which it counts."""
 END = 16
-"""Divisor of the rows of a launch: so many of the last rows, at least one, are its end."""
+"""The end of a launch is the last 1/END of its rows, at least one."""
 FEWEST = 3
 """Fewest numbers of a launch that tell a steady change from that of other seeds."""
 OTHER_LIMITS = {"drop": 0.03, "rise": 0.10, "change": 0.10}
@@ -119,22 +119,27 @@ def _ends_worse(old: Floats, new: Floats, rule: str) -> bool:
     first, least = np.abs(new - old)[:PARTS], ALIKE * abs(float(old[0]))
     is_aside = bool((before * late.mean() >= 0).all()) and bool((late * late.mean() > 0).all())
     is_learning = is_aside and first[0] <= least < first.max()
-    worst = _worst(old[turn:], new[turn:], rule, span=float(np.ptp(old)))
-    if (is_learning and worst > LEARNING_LIMIT) or (is_aside and rule == "drop" and worst > SCORE_LIMIT):
+    worse = _worse_share(old[turn:], new[turn:], rule, span=float(np.ptp(old)))
+    if (is_learning and worse > LEARNING_LIMIT) or (is_aside and rule == "drop" and worse > SCORE_LIMIT):
         return True
-    end, largest = _end(new - old), MUCH_MORE * float(np.abs(before).max())
-    is_late = len(old) >= PARTS and max(float(end.min()), -float(end.max())) > largest
-    return is_late and _worst(_end(old), _end(new), rule, span=float(np.ptp(old))) > LATE_LIMITS[rule]
+    end = _means(_end(new - old))
+    earlier = (new - old)[:turn] if len(end) < PARTS else before  # means of as many rows, or of more
+    is_late = max(float(end.min()), -float(end.max())) > MUCH_MORE * float(np.abs(earlier).max())
+    return (
+        is_late
+        and len(old) >= PARTS
+        and _worse_share(_end(old), _end(new), rule, span=float(np.ptp(old))) > LATE_LIMITS[rule]
+    )
 
 
-def _worst(old: Floats, new: Floats, rule: str, *, span: float) -> float:
+def _worse_share(old: Floats, new: Floats, rule: str, *, span: float) -> float:
     """Return by which share the mean is worse; `span` is how far the old value moves in a launch."""
     size = max(abs(float(np.median(old))), RANGE * span)
     return worse_by(float((new - old).mean()) / max(size, TINY), rule)
 
 
 def _end(values: Floats) -> Floats:
-    """Return the last values: END of all, at least one."""
+    """Return the last values of a launch: one END-th of them, at least one."""
     return values[-max(1, len(values) // END) :]
 
 

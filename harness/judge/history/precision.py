@@ -134,7 +134,7 @@ class KnownLevels:
                     for size, side in zip(sizes, (reference, before), strict=True)
                 ]
                 found[column] = max(rises, key=lambda each: each.high)
-        for column in found.keys() - {base}:
+        for column in found.keys() - {base}:  # a noisier version is ruled out only within its own noise
             if (noises := own_noise(self.table.values, np.array([column]))) is not None:
                 own = float(stdtrit(noises[0].freedom, SURE)) * noises[0].deviation / math.sqrt(len(self.table.values))
                 found[column] = replace(found[column], margin=max(found[column].margin, own))

@@ -359,12 +359,16 @@ class _Metric:
         else:
             known = {at: own for at, own in enumerate(exact) if own is not None and not self._is_other(at)}
             changes, observed = self._of_exact(known)
-        figure = late_value if any(change.verdict == "late" for change in changes) else usual_value
+        is_late = any(change.verdict == "late" for change in changes)
+        figure, rows = (
+            (late_value if is_late else usual_value),
+            (self.rows if is_noisy and not is_late else self.long_rows),
+        )
         seen = [
             self._verdict(
                 place, list(own.values()), figure=figure, visible=visible if is_noisy or agreed is not None else None
             )
-            for place, (own, agreed) in enumerate(zip(self.rows if is_noisy else self.long_rows, exact, strict=True))
+            for place, (own, agreed) in enumerate(zip(rows, exact, strict=True))
         ]
         other = {one.after for one in observed if one.signal == OTHER_RESULT}
         seen = [self._undecided(one) if place in other else one for place, one in enumerate(seen)]

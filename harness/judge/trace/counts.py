@@ -63,11 +63,11 @@ def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[
 
 
 def _last_alive(trace: Trace) -> float:
-    """Return the last step at which all processes were counted. Workers may end before the last step, and what they
-    leaked ends with them; all steps count if some end in the first half of the launch, as helpers do."""
+    """Return the last step at which as many processes were counted as usual. Workers may end before the last step, and
+    what they leaked ends with them."""
     step, processes = _counted(trace, "processes")
-    last = float(step[processes == processes.max()][-1]) if len(step) else 0.0
-    return last if len(step) and last >= step[-1] / 2 else math.inf
+    alive = step[processes >= np.median(processes)] if len(step) else step
+    return float(alive[-1]) if len(alive) else math.inf
 
 
 def _are_at_once(trace: Trace, last: float) -> bool:

@@ -132,8 +132,8 @@ def drafted(
     if results is not None:
         if not job.is_command:
             raise UsageError(
-                "--results: is for a command or a load generator; a program prints or logs its numbers. "
-                f"As a command, this one is: -- sh -c {shlex.quote(shlex.join(command))}"
+                "--results: is for a command or a load generator; a program prints or logs its numbers; "
+                f"to measure this one as a command, write: -- sh -c {shlex.quote(shlex.join(command))}"
             )
         more["results"] = results
     if env_file is not None:

@@ -83,8 +83,8 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
     """Return the report; its renderer removes private content from all but the code."""
     finding, bad_version = issue.finding, issue.bad.cell.image.version
     size = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
-    is_known = issue.good is not None and issue.good.verdict.of(finding.metric).seen not in ("blind", "suspect")
-    good = f" ({issue.good.cell.image.version} is good)" if issue.good is not None and is_known else ""
+    is_unsure = issue.good is None or issue.good.verdict.of(finding.metric).seen in ("blind", "suspect")
+    good = "" if issue.good is None or is_unsure else f" ({issue.good.cell.image.version} is good)"
     what = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict), finding.metric)
     added = [each.on(issue.number) for each in added_to(issue.added)]
     charts = Charts(drawn=tuple(drawings.values()), files=tuple(f"{name}.png" for name in drawings))

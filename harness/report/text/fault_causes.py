@@ -173,7 +173,7 @@ class LaneNames:
     """Names the lanes of one attribution. In a run with one host and one lane, `on` names only a named card."""
 
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
-        self._cells, self._most = result.cells, result.plan.trials.most
+        self._cells, self._plan = result.cells, result.plan
         rows = [row for row in result.plan.rows if row.series.name == attribution.series]
         self.oldest = rows[0].series.images[0].version
         self._lanes = dict.fromkeys(row.lane for row in rows if row.variant.scenario.name == attribution.scenario)
@@ -228,17 +228,29 @@ class LaneNames:
 
     def passed(self, attribution: Attribution, *, what: str) -> str:
         """Return `1.2 passed 4 launches, too few to rule it out (more: …)` if the cell that would tell is good, but may
-        have the fault; else "". `what` is to be ruled out. `--decide` launches one version alone, which tells no level.
+        have the fault; else "". `what` is to be ruled out.
         """
         cell = attribution.missing[0]
         tried = self._tried(cell)
         if tried is None or tried.verdict not in GOOD:
             return ""
-        decides = is_told_alone(attribution.metric)
-        more = [] if decides and tried.trials < self._most else [f"--trials {2 * self._most}"]
-        more += ["--decide"] * decides
-        launches = amounts.count(tried.trials, "launch")
-        return f"{self._what(cell)} passed {launches}, too few to rule {what} out (more: `{' '.join(more)}`)"
+        launches, more = amounts.count(tried.trials, "launch"), " ".join(self.options(attribution))
+        return f"{self._what(cell)} passed {launches}, too few to rule {what} out (more: `{more}`)"
+
+    def options(self, attribution: Attribution) -> list[str]:
+        """Return the options of a sweep that launches the missing cell: as many launches as in this run, so that no
+        known one is left out, or twice as many if it passed all of them. `--decide` launches one version alone, which
+        tells no level.
+        """
+        asked, tried = self._plan.trials, self._tried(attribution.missing[0])
+        if tried is None or tried.verdict not in GOOD:
+            decides, is_full = True, False
+        else:
+            decides = is_told_alone(attribution.metric)
+            is_full = not decides or tried.trials >= asked.most
+        known = [] if asked == self._plan.matrix.trials else ["--trials", f"{asked.least}:{asked.most}"]
+        more = ["--trials", f"{2 * asked.most}"] if is_full else known
+        return [*more, *(["--decide"] if decides else [])]
 
     def way_out(self, cell: Cell) -> str:
         """Return how to settle the question with this cell: run it, or if they can, let its launches step more."""

@@ -57,9 +57,9 @@ def to_look_at(result: RunResult) -> list[str]:
 def _who_shows(each: Observation) -> str:
     """Return `six 1.2 prints a new error`, or `six prints a new error from 1.2 to 1.4` if later versions do so, too."""
     series, verb = plain(each.series), signal_words.verb(signal_of(each.signal))
-    if each.last in (None, each.after):
+    if each.last is None or each.last == each.after:
         return f"{series} {version(each.after)} {verb}"
-    return f"{series} {verb} from {version(each.after)} to {version(each.last or '')}"
+    return f"{series} {verb} from {version(each.after)} to {version(each.last)}"
 
 
 def _cells(result: RunResult, some: int) -> str:

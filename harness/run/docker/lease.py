@@ -141,7 +141,7 @@ def held(
 
 
 def _create(client: docker.DockerClient) -> str:
-    """Create the lease's container; return its id. Raises APIError, which `_is_conflict` tells if it is held."""
+    """Create the lease's container; return its id. Raises APIError; `_is_conflict` tells whether the lease is held."""
     make_empty_image(client)
     labels = {OWNER_LABEL: owners.this_process(), HOLDER_LABEL: owners.in_words()}
     config = client.api.create_host_config(restart_policy=_policy(engine_time_s(client)), network_mode="none")

@@ -25,7 +25,7 @@ from harness.run.hosts.host_gpus import mismatch
 from harness.run.hosts.mounted_data import Found, HostData, key_of_inputs
 from harness.run.hosts.warm_caches import HostCaches
 from harness.run.images.prefetch import HostImages
-from harness.run.interruptible import unless
+from harness.run.interruptible import say_unless
 from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import in_place, pack, trial_key
 
@@ -132,7 +132,7 @@ class CellLauncher:
     def _data(self, cell: Cell, image: Prepared) -> Mapping[Mount, Found]:
         """Return what the cell's mounts are on this host. Raises InfrastructureError, Interrupted."""
         lane, name = self.images.place(cell), f"{cell.variant.scenario.name}'s data"
-        say = unless(self.stopped, lambda text: self.progress.preparing(lane=lane, image=name, text=text))
+        say = say_unless(self.stopped, lambda text: self.progress.preparing(lane=lane, image=name, text=text))
         return self.data.of(cell, image, self.engine, say) if cell.variant.scenario.data else {}
 
     def _size_bytes(self, image: Prepared) -> int | None:

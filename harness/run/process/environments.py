@@ -310,8 +310,8 @@ def room_of(folder: Path) -> Room:
 
 
 def find(version: str | None, *, environ: Mapping[str, str]) -> Path | None:
-    """Return the first interpreter of a version ("3.7", "3.7.16"), for None the harness's own; None if none is
-    there."""
+    """Return the first interpreter of a version, such as "3.7" or "3.7.16", and for None the harness's own. None if
+    there is none."""
     if version is None:
         return Path(sys.executable)
     return next((path for path in candidates(environ) if is_version(version_of(path), version)), None)

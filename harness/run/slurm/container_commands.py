@@ -81,7 +81,8 @@ def bind_options(start: Start) -> list[str]:
 
 
 def colon_words(start: Start) -> list[str]:
-    """Return `SOURCE:PLACE` of each mount, for enroot and pyxis. Raises InfrastructureError for paths with a colon."""
+    """Return `SOURCE:PLACE` of each mount, for enroot and pyxis. Raises InfrastructureError for a path that
+    they cannot express."""
     words = [(str(mount.source), place_of(mount)) for mount in start.scenario.data]
     for path in (path for pair in words for path in pair if re.search(r"[:,\s\\]", path)):
         text = f"{path}: enroot and pyxis cannot mount a path with a space, a colon or a comma"

@@ -22,7 +22,7 @@ from harness.run import owners
 from harness.run.engine import LaunchRequest, Lease, Payload, Session
 from harness.run.hosts.host_gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
-from harness.run.interruptible import BEAT_S, unavailable, unless
+from harness.run.interruptible import BEAT_S, say_unless, unavailable
 from harness.run.leases import wait_until_free
 from harness.run.process.environments import EnvironmentStore
 from harness.run.slurm import hold, queue, steps, trials
@@ -133,7 +133,7 @@ class SlurmEngine:
     @contextlib.contextmanager
     def lease(self, say: Say, stopped: Callable[[], bool]) -> Iterator[Lease]:
         """Hold a node during the block. Slurm keeps sweeps of other processes away from it."""
-        lease, say_unless_stopped = self._hold.lease, unless(stopped, say)
+        lease, say_unless_stopped = self._hold.lease, say_unless(stopped, say)
         wait_until_free(lambda: "" if lease.acquire(timeout=BEAT_S) else owners.in_words(), say=say, stopped=stopped)
         try:
             self._node(say_unless_stopped)

@@ -449,7 +449,7 @@ def test_the_answer_and_its_evidence_have_the_counts() -> None:
     assert "figures" not in box.texts
     doubted = judged.cells[1].verdict.of("step_time")
     assert doubted.seen == "blind"
-    assert doubted.why == "it passed 16 launches, too few to rule out the fault of the neighbouring version"
+    assert doubted.why == "16 launches without it are too few to rule out the fault of the neighbouring version"
 
 
 def test_modes_ask_for_more_launches() -> None:

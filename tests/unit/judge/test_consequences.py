@@ -222,6 +222,9 @@ def test_a_figure_that_may_be_that_of_the_version_before_is_no_repair() -> None:
     (episode,) = episodes_of([change("step_time", ratio(2.1))], ORDER)
     assert mostly_fixed(episode, levels(step_time="1 1 1 2.5 1.49 1.2", within=0.1), ORDER) == 5
     assert mostly_fixed(episode, levels(step_time="1 1 1 2.5 1.49 1.2", within=0.2), ORDER) is None
+    (episode,) = episodes_of([change("throughput", ratio(0.4))], ORDER)
+    assert mostly_fixed(episode, levels(throughput="9 9 9 4 7 7.9", within=0.1), ORDER) == 5
+    assert mostly_fixed(episode, levels(throughput="9 9 9 4 7 7.9", within=0.6), ORDER) is None
 
 
 def test_a_leak_is_mostly_fixed_as_measured_from_the_limit() -> None:
