@@ -35,7 +35,10 @@ def lines(result: RunResult) -> list[str]:
     worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
     told = [fault_sentences.sentence(each, result) for each in worst[:most]]
     told += [f"And {amounts.count(len(worst) - most, 'further fault')} below."] if len(worst) > most else []
-    return [*told, *looks, *([] if result.verdict == "regression" else [_SENTENCES[result.verdict](result)])]
+    if result.verdict != "regression":
+        return [*told, *looks, _SENTENCES[result.verdict](result)]
+    failed = seems_bad(result, lambda entry: entry.verdict.failed > 0)
+    return [*told, *looks, *([f"Not confirmed: {'; '.join(failed)}."] if failed else [])]
 
 
 def to_look_at(result: RunResult) -> list[str]:
@@ -167,7 +170,7 @@ _SENTENCES: Mapping[str, Callable[[RunResult], str]] = {
 # ---------------------------------------------------------------- seems bad first
 
 
-def seems_bad(result: RunResult) -> list[str]:
+def seems_bad(result: RunResult, looks_bad: Callable[[CellResult], bool] | None = None) -> list[str]:
     """Return a clause for each version that is the first to seem bad in rows without a finding, most rows first:
     `six 1.1 seems bad first (provisional; parse, local; 1 launch): …`. Without `first`, an older version is not
     measured yet.
@@ -179,7 +182,7 @@ def seems_bad(result: RunResult) -> list[str]:
         rows.setdefault(place, []).append(entry)
     same: dict[tuple[str, str], list[str]] = {}
     for place, cells in rows.items():
-        bad = [number for number, entry in enumerate(cells) if _looks_bad(entry)]
+        bad = [number for number, entry in enumerate(cells) if (looks_bad or _looks_bad)(entry)]
         number = next((number for number in bad if not _may_be_none(cells[number])), next(iter(bad), None))
         if place not in found and number is not None:
             image = cells[number].cell.image
