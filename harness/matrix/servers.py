@@ -116,9 +116,9 @@ def _check_path(path: str | None, place: KeyPath, context: Context) -> None:
 
 def _check_request(request: model.Request, place: KeyPath, context: Context) -> None:
     if (request.get is None) == (request.post is None):
-        context.add(place, "give one of get and post, such as {get: /path}")
+        context.add(place, "give either get or post, such as {get: /path}")
     if request.json_text is not None and request.body is not None:
-        context.add(place, "give one of json and body")
+        context.add(place, "give either json or body, not both")
     if request.get is not None and (request.json_text or request.body) is not None:
         context.add(place, "a GET request has no body; use post")
     for name, value in request.headers:

@@ -209,7 +209,11 @@ def _unfit(image: Image, host: Host, scenario: Scenario) -> str | None:
             return "a command that is varied reads the files of the machine itself: remove mounts"
         return None if scenario.command else "only a command can be varied: write it as command: [python, train.py]"
     is_made = isinstance(image.source, Install)
-    return "needs a container engine" if host.can.makes_environments and not is_made else None
+    return (
+        "needs a container engine, such as `engine: docker` of a host"
+        if host.can.makes_environments and not is_made
+        else None
+    )
 
 
 # ---------------------------------------------------------------- lanes

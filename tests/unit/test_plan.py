@@ -61,7 +61,10 @@ def test_rows_are_in_the_order_of_the_file() -> None:
 def test_what_is_left_out_stays_in_with_the_reason() -> None:
     plan = make_plan(select(MATRIX, seed=1))
     whys = Counter(cell.excluded for cell in plan.cells if cell.excluded)
-    assert whys == {"known": 4, "needs a container engine": 8}  # 2 n × 2 lanes; 2 tags × 4 variants
+    assert whys == {
+        "known": 4,
+        "needs a container engine, such as `engine: docker` of a host": 8,
+    }  # 2 n × 2 lanes; 2 tags × 4 variants
     assert all(cell.lane.host.can.shares_programs for cell in plan.cells if cell.excluded and "needs" in cell.excluded)
 
 

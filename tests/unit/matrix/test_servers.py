@@ -55,10 +55,10 @@ def read(folder: Path, text: str, *, head: str = HEAD) -> str:
     ("text", "problem"),
     [
         (PLAIN, "m.yaml:7: scenarios.a: needs the requests to send"),
-        (PLAIN + "request: {}", "m.yaml:9: scenarios.a.request: give one of get and post"),
+        (PLAIN + "request: {}", "m.yaml:9: scenarios.a.request: give either get or post"),
         (PLAIN + "request: {get: x}", "scenarios.a.request.get: 'x' is not a path of a URL; write one such as /health"),
         (PLAIN + "request: [{get: /x, json: 1}]", "scenarios.a.request[0]: a GET request has no body; use post"),
-        (PLAIN + "request: {post: /x, json: 1, body: a}", "scenarios.a.request: give one of json and body"),
+        (PLAIN + "request: {post: /x, json: 1, body: a}", "scenarios.a.request: give either json or body, not both"),
         (
             PLAIN + "request: {get: /x, headers: {a: 'é'}}",
             "'a' is not a header's name, or its value is no plain text",
@@ -86,7 +86,7 @@ def read(folder: Path, text: str, *, head: str = HEAD) -> str:
         (PLAIN + "client: size.py\nresults: out.json\nparams: {size: 1}", "scenarios.a.results: is for a command or"),
         (PLAIN + "requests: no.jsonl", "m.yaml:9: scenarios.a.requests: 'no.jsonl' does not exist"),
         (PLAIN + "requests: empty.jsonl", "scenarios.a.requests: empty.jsonl must have 1 to 100,000 lines"),
-        (PLAIN + "requests: bad.jsonl", "scenarios.a.requests: bad.jsonl:3: give one of get and post"),
+        (PLAIN + "requests: bad.jsonl", "scenarios.a.requests: bad.jsonl:3: give either get or post"),
         (PLAIN + "requests: odd.jsonl", "scenarios.a.requests: odd.jsonl:1: is not JSON"),
         (PLAIN + "requests: key.jsonl", "scenarios.a.requests: key.jsonl:1: verb"),
     ],
