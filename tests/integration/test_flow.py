@@ -270,17 +270,15 @@ def test_all_launches_of_the_ends_of_a_search_are_whole(tmp_path: Path) -> None:
 
 
 def test_a_good_version_that_may_be_luck_is_told(tmp_path: Path) -> None:
-    """The table shows the version as good, but the finding does not rely on it, which makes no sense without an
-    explanation.
-    """
+    """The version was shown as good beside a finding that may include it."""
     matrix = (HISTORY % '"2", "3"').replace("least: 2, most: 4", "least: 2, most: 2")
     result = run(tmp_path, nothing, CRASHES, matrix=matrix)
     assert [cell.verdict.verdict for cell in result.cells] == ["flat", "crash"]
     (finding,) = result.findings
     assert (finding.before, finding.after, finding.untestable) == (None, "3", ("2",))
-    (warning,) = (one for one in result.warnings if "rule out" in one)
-    assert warning.startswith("s 2 on one, quiet: they passed in too few launches")
-    assert warning.endswith("(`--trials`) to narrow it")
+    doubted = result.cells[0].verdict.of("outcome")
+    assert doubted.seen == "blind"
+    assert doubted.why == "2 launches without it are too few to rule out the fault of the neighbouring version"
 
 
 def test_a_search_uses_what_is_known(tmp_path: Path) -> None:
