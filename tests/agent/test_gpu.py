@@ -346,7 +346,7 @@ def test_a_trial_with_a_gpu(python: str, libraries: dict[str, Path], state: Stat
 def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state: State, tmp_path: Path) -> None:
     """From the driver's answers to the verdict: 24 KiB/step on the device, half of it from this process."""
     told = state(gpu0__used=None, gpu0__processes=None)
-    job = {"params": {"path": str(told), "pause_s": 0.017}, "looks": [250, 500]}
+    job = {"params": {"path": str(told), "pause_s": 0.022}, "looks": [250, 500]}
     trial = run(tmp_path, sys.executable, LEAKS, environment(libraries["new"], told), **job)
     columns = {
         name: np.array([np.nan if value is None else value for value in trial.column(name)])

@@ -1,6 +1,7 @@
 """Programs whose steps are made in several processes: each is a rank, whether it was forked, spawned or launched."""
 
 import os
+import re
 import socket
 import sys
 import textwrap
@@ -295,7 +296,7 @@ def test_ranks_that_wait_for_one_that_does_nothing_do_not_wait_for_the_time_limi
         more = f"if rank == 1 and number == {number}: time.sleep(1000)"
         done = run(tmp_path / method, thorough_python, more, method=method, timeout_s=10.0).done
         assert done["end"] == end
-        assert done["message"].startswith(f"{place}: no progress for 2")
+        assert re.match(f"{re.escape(place)}: no progress for [2-5]", done["message"])
         assert done["message"].endswith(f" s: {missing}")
     text = "import threading\nprint('I wait for rank 1')\nthreading.Barrier(2).wait()"
     lies = LAUNCHER.replace("str(count)", "'3'")
@@ -318,7 +319,7 @@ def test_a_rank_of_tensorflow_that_never_comes_is_missing(
         "tensorflow/python/distribute/collective_all_reduce_strategy.py": "def initialize(c): c.ensure_initialized()",
     }
     done = launched(tmp_path / "root", thorough_python, text, files={**packages, **waits}, timeout_s=10.0)
-    assert done["message"].startswith("before the first step: no progress for 2")
+    assert re.match("before the first step: no progress for [2-5]", done["message"])
     assert " s: rank 1 is missing (train.py:5 in <module>), rank 0 waits (" in done["message"]
 
 
@@ -466,7 +467,7 @@ def test_a_hang_after_a_restart_is_told_as_a_hang(
     text += "for n in range(30): o.step(), time.sleep(0.01)\n1 / 0"
     done = launched(tmp_path / "root", thorough_python, text, STARTS_AGAIN + SECOND_LIFE, timeout_s=10.0)
     assert done["end"] == "hang", done
-    assert done["message"].startswith("step 31: no progress for 2")
+    assert re.match("step 31: no progress for [2-5]", done["message"])
     missing = "rank 1 is missing (train.py:6 in <module>), rank 0 waits (train.py:6 in <module>)"
     assert f" s: {missing}; all ranks had been started again after this failure: rank " in done["message"]
     assert done["message"].endswith(": step 31: ZeroDivisionError: division by zero (train.py:8 in <module>)")

@@ -530,11 +530,11 @@ time.sleep(0.3)
 
 def test_the_memory_of_all_processes_is_sampled_over_time_without_a_step(tmp_path: Path, python: str) -> None:
     """A program whose child lost memory all the time was one figure, its peak."""
-    child = "import time\\nkept = []\\nfor _ in range(20): kept.append(bytearray(b'x') * (2 << 20)); time.sleep(0.05)"
+    child = "import time\\nkept = []\\nfor _ in range(20): kept.append(bytearray(b'x') * (2 << 20)); time.sleep(0.15)"
     text = f"import subprocess, sys\nsubprocess.check_call([sys.executable, '-c', \"{child}\"])"
     columns = run(tmp_path, python, text).one("over_time")["columns"]
     at_s, anon_kib = columns["at_s"], columns["anon_kib"]
-    assert len(at_s) > 10
+    assert len(at_s) > 6, "samples that cost much are taken less often"
     assert at_s == sorted(at_s)
     assert max(anon_kib) - anon_kib[0] > 35 << 10
     assert anon_kib[len(anon_kib) // 2] < 0.8 * max(anon_kib), "it rose little by little"
