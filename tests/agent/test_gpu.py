@@ -21,7 +21,7 @@ from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, Steps, Trace
 from harness.model.matrix import Gpu
 from tests.agent import driver
-from tests.agent.driver import Told, pack
+from tests.agent.driver import Told, pack, pack_with
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 CARD = {
@@ -343,10 +343,15 @@ def test_a_trial_with_a_gpu(python: str, libraries: dict[str, Path], state: Stat
     assert all(24 * row <= value <= 1440 for row, value in sampled), "steps may go on while the driver is asked"
 
 
-def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state: State, tmp_path: Path) -> None:
+def test_a_planted_leak_of_gpu_memory_is_found(
+    libraries: dict[str, Path], state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the driver's answers to the verdict: 24 KiB/step on the device, half of it from this process."""
+    pack_with(
+        monkeypatch, tmp_path / "agent", "probes/gpus.py", "SHARE = 0.01", "SHARE = 0.3"
+    )  # on a slow machine, too
     told = state(gpu0__used=None, gpu0__processes=None)
-    job = {"params": {"path": str(told), "pause_s": 0.022}, "looks": [250, 500]}
+    job = {"params": {"path": str(told), "pause_s": 0.017}, "looks": [250, 500]}
     trial = run(tmp_path, sys.executable, LEAKS, environment(libraries["new"], told), **job)
     columns = {
         name: np.array([np.nan if value is None else value for value in trial.column(name)])
