@@ -211,9 +211,9 @@ def _check(
 ) -> None:
     """Raise LookupError or ValueError for a record that reports could not describe."""
     if isinstance(record, Finding | Observation):
-        metric = record.metric if isinstance(record, Finding) else record.signal
+        metric, last = (record.metric, None) if isinstance(record, Finding) else (record.signal, record.last)
         row = rows[record.series, record.lane, record.variant]
-        named = {record.before, record.after} - {None} - {cell.image.version for cell in row.cells}
+        named = {record.before, record.after, last} - {None} - {cell.image.version for cell in row.cells}
         if named or not _is_signal(metric):
             raise ValueError(f"it names {', '.join(map(str, named)) or metric}, which the plan does not have")
         return

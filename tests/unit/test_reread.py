@@ -253,6 +253,23 @@ def test_attributions_are_kept_and_not_computed_again(tmp_path: Path) -> None:
     assert known == attribute(again.plan, again.cells, again.findings)
 
 
+@pytest.mark.parametrize("last", ["6.3.0", "9.9"])
+def test_an_observation_lasts_up_to_a_version_of_the_plan(tmp_path: Path, last: str) -> None:
+    """A copied run with another version would end each report with a traceback."""
+    result = as_swept(build.quickstart())
+    finding = next(one for one in result.findings if one.after == "6.3.0")
+    seen = Observation(
+        series=finding.series, lane=finding.lane, variant=finding.variant, signal="error", text="ValueError: x",
+        before=finding.before or "", after=finding.after, last=last,
+    )  # fmt: skip
+    written(replace(result, observations=(seen,)), tmp_path)
+    if last == "6.3.0":
+        assert [one.last for one in read_result(tmp_path).observations] == [last]
+        return
+    with pytest.raises(UsageError, match="an observation that the plan and the findings do not allow"):
+        read_result(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("what", "old", "new"),
     [
