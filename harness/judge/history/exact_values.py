@@ -114,22 +114,18 @@ def _is_steady(differences: Floats) -> bool:
 def _ends_worse(old: Floats, new: Floats, rule: str) -> bool:
     """Return whether the last quarter is worse in all its parts, or the end is much worse, and not only as other seeds
     or rounding may make it: the versions begin alike and part to one side at once, or differed much less before."""
-    turn = len(old) - len(old) // 4
+    turn, span = len(old) - len(old) // 4, float(np.ptp(old))
     before, late = _means((new - old)[:turn]), _means((new - old)[turn:])
     first, least = np.abs(new - old)[:PARTS], ALIKE * abs(float(old[0]))
     is_aside = bool((before * late.mean() >= 0).all()) and bool((late * late.mean() > 0).all())
     is_learning = is_aside and first[0] <= least < first.max()
-    worse = _worse_share(old[turn:], new[turn:], rule, span=float(np.ptp(old)))
+    worse = _worse_share(old[turn:], new[turn:], rule, span=span)
     if (is_learning and worse > LEARNING_LIMIT) or (is_aside and rule == "drop" and worse > SCORE_LIMIT):
         return True
     end = _means(_end(new - old))
     earlier = (new - old)[:turn] if len(end) < PARTS else before  # means of as many rows, or of more
     is_late = max(float(end.min()), -float(end.max())) > MUCH_MORE * float(np.abs(earlier).max())
-    return (
-        is_late
-        and len(old) >= PARTS
-        and _worse_share(_end(old), _end(new), rule, span=float(np.ptp(old))) > LATE_LIMITS[rule]
-    )
+    return is_late and len(old) >= PARTS and _worse_share(_end(old), _end(new), rule, span=span) > LATE_LIMITS[rule]
 
 
 def _worse_share(old: Floats, new: Floats, rule: str, *, span: float) -> float:
