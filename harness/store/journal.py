@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -209,11 +210,13 @@ def files_of(folder: Path, cell: Cell) -> list[Path]:
 def some_trials(trials: Sequence[Trial], asked: Trials) -> tuple[Trial, ...]:
     """Return some of a cell's trials, oldest first, so that a version beside which others are launched every day keeps
     few: those of the oldest runs with 3 × `least` trials, in which it was compared with the version before it and with
-    those after it (the first of these may fail), and the newest ones, at least `least`."""
+    those after it (the first of these may fail), and the newest ones, at least `least`. If a run made more than `most`,
+    which settled a doubt, as many of the newest ones are kept."""
     oldest = {trial.run for trial in trials[: 3 * asked.least]}
-    kept = [trial for trial in trials if trial.run in oldest][: 3 * asked.most]
-    rest = [trial for trial in trials if trial.run not in oldest]
-    return (*kept, *rest[-max(asked.most - len(kept), asked.least) :])
+    most = max([asked.most, *Counter(trial.run for trial in trials).values()])
+    kept = [trial for trial in trials if trial.run in oldest][: 3 * most]
+    newest = most if most > asked.most else max(most - len(kept), asked.least)
+    return (*kept, *[trial for trial in trials if trial.run not in oldest][-newest:])
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -128,6 +128,14 @@ def test_many_days_that_added_versions_leave_few_launches_and_the_verdicts(ms: M
     assert not play(on_the_next_day(played, versions=17), measure(ms, run=31)), "nothing is launched twice"
 
 
+def test_launches_that_settled_a_doubt_count_in_a_plan_with_fewer() -> None:
+    """After `--trials 3:48`, the plain sweep left 29 of 48 launches out, and what was confirmed became a doubt."""
+    cell = row(1)[0]
+    runs = ["run 1"] * 16 + ["run 2"] * 32
+    trials = [launched(cell, number, step_s=1e-3, run=run) for number, run in enumerate(runs)]
+    assert some_trials(trials, Trials(least=3, most=8)) == tuple(trials)
+
+
 def test_a_version_that_failed_between_the_last_good_and_a_slow_one_hides_no_change() -> None:
     """A day later, the launches of the last good version beside the slow one were not taken over."""
     played, ms = swept(4, {}), {str(place): 1.5 for place in range(5, 10)}
