@@ -2,15 +2,15 @@
 
 On several lanes of a variant, episodes that may have begun at the same version are one fault, and so are others that
 share a version: an image that is bad on two lanes is bad for one reason. In several variants, episodes are one fault if
-they may have begun and ended at the same versions, and no version is known to be bad in one variant and good in the
-other.
+they may have begun and ended at the same versions, no version is known to be bad in one variant and good in the other,
+and their launches did not fail by something else.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -34,7 +34,8 @@ from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault of one variant: its `episodes` by lane, and the `states` of the versions by lane, for this fault.
+    """A fault of one variant: its `episodes` by lane, the `states` of the versions by lane, for this fault, and its
+    `failures`, on all lanes.
 
     A version that is bad in another episode is unknown for this one; one that this fault made worse later is good.
     """
@@ -42,6 +43,7 @@ class Fault:
     variant: Variant
     episodes: Mapping[Lane, Sequence[Episode]]
     states: Mapping[Lane, RowStates]
+    failures: Set[FailureName]
 
 
 Failures = Mapping[Lane, Sequence[Collection[FailureName]]]
@@ -72,7 +74,7 @@ def faults_of(
         if group_of[one] is not group_of[other] and not is_doubled:
             group_of |= dict.fromkeys(both, both)
     groups = {id(group): group for group in group_of.values()}
-    return [_fault(variant, group, states) for group in groups.values()]
+    return [_fault(variant, group, states, failures) for group in groups.values()]
 
 
 def _rise(episode: Episode, on_lane: Sequence[Episode]) -> Effect | None:
@@ -119,11 +121,15 @@ def _share(one: Episode, other: Episode, *, alike: bool, failures: Failures) -> 
     """
     if one.depth != other.depth or not _meet(one, other):
         return False
-    seen = [(each.span, failures.get(each.finding.lane, ())) for each in (one, other)]
-    names = [{name for place in span if place < len(own) for name in own[place]} for span, own in seen]
-    if all(names):
-        return not names[0].isdisjoint(names[1])
+    names, others = (_failures_of(each, failures) for each in (one, other))
+    if names and others:
+        return not names.isdisjoint(others)
     return alike and not (_turned(one, other) or _turned(other, one))
+
+
+def _failures_of(episode: Episode, failures: Failures) -> Set[FailureName]:
+    on_lane = failures.get(episode.finding.lane, ())
+    return {name for place in episode.span if place < len(on_lane) for name in on_lane[place]}
 
 
 def _are_alike(one: Effect | None, other: Effect | None) -> bool:
@@ -136,12 +142,13 @@ def _are_alike(one: Effect | None, other: Effect | None) -> bool:
     return small[1] >= large[0] or sum(large) <= ONE_FAULT * sum(small)
 
 
-def _fault(variant: Variant, group: Sequence[Episode], states: Mapping[Lane, RowStates]) -> Fault:
+def _fault(variant: Variant, group: Sequence[Episode], states: Mapping[Lane, RowStates], failures: Failures) -> Fault:
     by_lane = grouped((each.finding.lane, each) for each in sorted(group, key=lambda episode: episode.span.start))
     return Fault(
         variant=variant,
         episodes={lane: by_lane[lane] for lane in states if lane in by_lane},
         states={lane: _states_of(by_lane.get(lane, ()), on_lane) for lane, on_lane in states.items()},
+        failures=frozenset().union(*(_failures_of(episode, failures) for episode in group)),
     )
 
 
@@ -202,8 +209,11 @@ def _fits(fault: Fault, group: Sequence[Fault]) -> bool:
 
 
 def _may_be_one(one: Fault, other: Fault) -> bool:
-    """Return whether neither the episodes nor the states of faults of two variants contradict each other."""
+    """Return whether neither the episodes nor the states of faults of two variants contradict each other, and their
+    launches may have failed alike."""
     if one.variant == other.variant:  # their sizes differ
+        return False
+    if one.failures and other.failures and one.failures.isdisjoint(other.failures):
         return False
     for lane in one.episodes.keys() & other.episodes.keys():
         own, others = one.episodes[lane], other.episodes[lane]

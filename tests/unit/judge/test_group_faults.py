@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.judge.attribution.group_faults import Fault, alike, faults_of
-from harness.judge.history.transitions import state_changes
+from harness.judge.history.transitions import FailureName, state_changes
 from harness.model import Finding, Lane, RunResult, Variant
 from harness.model.attributed import Episode, Order, episodes_of, met
 from harness.report.text.headline import sentence
@@ -71,6 +71,17 @@ def test_variants_are_told_together_where_they_may_have_one_fault(
     histories: Sequence[str], expected: list[list[int]]
 ) -> None:
     assert groups(*histories) == expected
+
+
+def test_variants_that_fail_by_something_else_are_told_apart() -> None:
+    """One of two failures of one version, a TypeError with `op=get` and a SIGSEGV with `op=put`, was told of both."""
+    names: Sequence[FailureName] = [("crash", None, "TypeError"), ("crash", 11, ""), ("crash", 11, "")]
+    row, found = (False, False, True, True), list[Fault]()
+    for name, variant in zip(names, VARIANTS, strict=False):
+        episodes = {build.HERE: episodes_of(findings("ggbb", variant), ORDER, row)}
+        failures = {build.HERE: [{name} if state else set() for state in row]}
+        found += faults_of(variant, episodes, {build.HERE: row}, failures)
+    assert [[VARIANTS.index(one.variant) for one in group] for group in alike(found)] == [[0], [1, 2]]
 
 
 def test_what_may_be_any_of_several_is_told_for_itself() -> None:
