@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from harness import amounts
-from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, Observation, RunResult, signal_of
+from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, Observation, RunResult, grouped, signal_of
 from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.names import at_most, lane_text, side_of, some_of, together, variant_text
+from harness.report.text.names import at_most, lane_text, params_text, side_of, some_of, together, variant_text
 from harness.report.text.signal_words import is_needless, looks_bad_because, tone
 
 _MOST = 3
@@ -48,13 +48,22 @@ def to_look_at(result: RunResult) -> list[str]:
     begins = {side_of(one, one.after) for one in result.findings if one.metric == "outcome" or one.verdict == "nan"}
     notable = [each for each in result.observations if each.signal in NOTABLE]
     errors = [side_of(each, each.after) for each in notable if each.signal == NOTABLE[0]]
-    told = []
+    told: list[tuple[tuple[str, str], Observation]] = []
     for each in sorted(notable, key=lambda one: NOTABLE.index(one.signal)):
         place = side_of(each, each.after)
         is_named = each.text.startswith("Traceback ") and errors.count(place) > 1  # its last line says more
         if place not in begins and not is_named:
-            told.append(f"{_who_shows(each)}: {shortened(each.text.rstrip(':'), most=160)}")
-    return list(dict.fromkeys(told))
+            told.append(((_who_shows(each), shortened(each.text.rstrip(":"), most=160)), each))
+    return [f"{who}{_with_params(alike, result)}: {text}" for (who, text), alike in grouped(told).items()]
+
+
+def _with_params(alike: Sequence[Observation], result: RunResult) -> str:
+    """Return ` with op=put` if only some variants of a scenario show this, else ""."""
+    places = [(row.series.name, row.variant) for row in result.plan.rows]
+    scenarios = {(each.series, each.variant.scenario.name) for each in alike}
+    every = {variant for series, variant in places if (series, variant.scenario.name) in scenarios}
+    shown = dict.fromkeys(each.variant for each in alike)
+    return f" with {some_of(list(map(params_text, shown)), _MOST)}" if every > shown.keys() else ""
 
 
 def _who_shows(each: Observation) -> str:

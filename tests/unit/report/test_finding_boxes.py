@@ -181,6 +181,10 @@ def test_an_error_is_told_beside_a_finding_unless_that_is_the_failure_itself() -
     (told,) = result.observations
     at_leak = replace(result, observations=(replace(told, before="6.2.0", after="6.3.0"),))
     assert "multidict 6.3.0 prints a new error: step # loss nan." in headline.sentence(at_leak)
+    row = replace(result.plan.rows[0], variant=replace(told.variant, params=(("op", "put"),)))
+    varied = replace(at_leak, plan=replace(result.plan, rows=(*result.plan.rows, row)))
+    only = replace(varied, observations=(replace(at_leak.observations[0], variant=row.variant),))
+    assert "multidict 6.3.0 prints a new error with op=put: step # loss nan." in headline.sentence(only)
     nan = replace(at_leak.findings[0], metric="metrics.loss", verdict="nan")
     assert "prints a new error" not in headline.sentence(build.with_findings(at_leak, (nan,)))
 
