@@ -102,6 +102,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                "remedy": "|function|longer|command", "run_s": null or 12.5,
                "end_s": null or 0.1, "busy_s": null or 40.0, "failed_ago_s": null or 0.3,
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
+               "output_middle": "one line of each form between them, 16 KiB of them",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…",
                "ranks": [{"rank": 0, "steps": 4000, "step_s": 0.01, "own_s": 0.008, "grown_kib": 3.0,
                           "not_finite": ["loss"], "about": {"backend of torch": "gloo", …}}, …]}

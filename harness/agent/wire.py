@@ -9,8 +9,11 @@ import select
 LONGEST_LINE = 1 << 20  # bytes
 TAIL_BYTES = 64 << 10
 HEAD_BYTES = 16 << 10
+MIDDLE_BYTES = 16 << 10
 ROWS_A_CHUNK = 10000
 BYTES_A_NUMBER = 24  # in JSON, at most
+DIGITS = bytes.maketrans(b"123456789abcdefABCDEF", b"0" * 21)
+"""Replaces decimal and hexadecimal digits: lines with other numbers, hashes or addresses have one form."""
 
 
 def json_number(number):
@@ -74,7 +77,8 @@ class Lines(object):
 
 
 class Output(object):
-    """The scenario's output: its beginning, its end, and the number of bytes after the first step."""
+    """The scenario's output: its beginning, its end, one line of each form between them, as far as there is room, and
+    the number of bytes after the first step. Lines of one form are equal but for digits."""
 
     def __init__(self):
         self.bytes = 0
@@ -82,6 +86,9 @@ class Output(object):
         self._head = b""
         self._last_parts = collections.deque()
         self._last_bytes = 0
+        self._before_last = Lines()
+        self._by_form = {}
+        self._by_form_bytes = 0
         self._bytes_before_steps = None
 
     def add(self, data):
@@ -92,11 +99,23 @@ class Output(object):
         self._last_parts.append(data)
         self._last_bytes += len(data)
         while self._last_bytes - len(self._last_parts[0]) >= TAIL_BYTES:
-            self._last_bytes -= len(self._last_parts.popleft())
+            self._last_bytes -= len(self._last_parts[0])
+            self._keep_forms(self._last_parts.popleft())
+
+    def _keep_forms(self, data):
+        if self._by_form_bytes >= MIDDLE_BYTES:
+            return
+        for line in self._before_last.feed(data):
+            form = line.translate(DIGITS)
+            if form not in self._by_form:
+                self._by_form[form] = line
+                self._by_form_bytes += len(line) + 1
 
     def tail(self):
-        """Return the last TAIL_BYTES as text."""
-        return b"".join(self._last_parts)[-TAIL_BYTES:].decode("utf-8", "replace")
+        """Return the whole lines of the last TAIL_BYTES as text; of a longer line, its end."""
+        last = b"".join(self._last_parts)[-TAIL_BYTES:]
+        whole = last.partition(b"\n")[2] if self.bytes > TAIL_BYTES else last
+        return (whole or last).decode("utf-8", "replace")
 
     def stepped(self):
         """Note that the first step is made."""
@@ -107,10 +126,14 @@ class Output(object):
         self._bytes_before_steps = 0
 
     def fields(self):
-        """Return the fields of `done`; output_bytes is null if no step was made."""
+        """Return the fields of `done`, once; output_bytes is null if no step was made."""
+        self._keep_forms(b"".join(self._last_parts)[:-TAIL_BYTES])
+        whole = self._head[: self._head.rfind(b"\n") + 1] if self.bytes > HEAD_BYTES else self._head
+        middle = b"\n".join(self._by_form.values())
         return {
             "output_bytes": None if self._bytes_before_steps is None else self.bytes - self._bytes_before_steps,
-            "output_head": self._head.decode("utf-8", "replace"),
+            "output_head": (whole or self._head).decode("utf-8", "replace"),
+            "output_middle": middle[:MIDDLE_BYTES].decode("utf-8", "replace"),
             "output_tail": self.tail(),
         }
 

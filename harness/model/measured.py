@@ -184,10 +184,12 @@ def shown_rows(trials: int) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Printed:
-    """The output of a scenario: the beginning, the end, and the size in bytes after its first step (None: no step).
-    `buffered`: why the rows of a command are not steps (its output came in bursts); "" if they are."""
+    """The output of a scenario: the beginning, the end, one line of each form between them, and the size in bytes after
+    its first step (None: no step). `buffered`: why the rows of a command are not steps (its output came in bursts); ""
+    if they are."""
 
     head: str = ""
+    middle: str = ""
     tail: str = ""
     bytes: int | None = None
     buffered: str = ""

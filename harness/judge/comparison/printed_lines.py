@@ -43,8 +43,6 @@ def fewer_steps(launches: Sequence[Sequence[Trial]]) -> list[Observed]:
     return found
 
 
-MOST_LINES = 400
-"""Most lines of a launch that are compared, half from the beginning and half from the end of its output."""
 MOST_TOLD = 5
 """Most new lines of one version that are reported."""
 LONGEST = 300
@@ -110,20 +108,24 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
 
 
 def log_lines_of(trial: Trial) -> dict[str, None]:
-    """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
-    head, tail = (_lines(text) for text in (trial.output.head, trial.output.tail))
-    lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
-    return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
+    """Return the distinct lines that a launch printed, masked, in the order in which they appear, as far as its output
+    is kept (`Printed`)."""
+    kept = (trial.output.head, trial.output.middle, trial.output.tail)
+    return dict.fromkeys(masked for text in kept for line in _lines(text) if (masked := mask(line[:LONGEST])))
 
 
+DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+"""Makes lines equal that differ only in numbers, before anything else looks at them: a launch may print thousands."""
 WARNING = re.compile(r":\d+: \w*Warning: ")
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines as a terminal shows them, without progress bars: text before a carriage return is drawn over.
-    The line of code that Python prints below a warning is left out, because it says the same again.
+    """Return the distinct lines, without their digits, as a terminal shows them, without progress bars: text before a
+    carriage return is drawn over. The line of code that Python prints below a warning is left out, because it says the
+    same again.
     """
-    lines = (line.rstrip("\r").rpartition("\r")[2] for line in re.split(r"\r?\n", text))
+    distinct = dict.fromkeys(re.split(r"\r?\n", text.encode("utf-8", "replace").translate(DIGITS).decode()))
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in distinct)
     shown = [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
     both = pairwise(["", *shown])
     return [line for above, line in both if not (line.startswith("  ") and WARNING.search(above))]

@@ -344,6 +344,7 @@ class Conversation:
             output=Printed(
                 tail=(f"{banner}\n" if banner else "") + done.output_tail,
                 head=done.output_head,
+                middle=done.output_middle,
                 bytes=done.output_bytes,
                 buffered=done.buffered,
             ),

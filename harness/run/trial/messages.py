@@ -306,6 +306,7 @@ class Done(Message):
     shortfall: Shortfall = ""
     remedy: Remedy = ""
     output_head: Annotated[str, AfterValidator(lambda text: text[:HEAD_LIMIT])] = ""
+    output_middle: Annotated[str, AfterValidator(lambda text: text[:HEAD_LIMIT])] = ""
     output_tail: Told = ""
     output_bytes: Count | None = None
     not_finite: Annotated[dict[Short, Stepped], Field(max_length=MOST_METRICS)] = {}
