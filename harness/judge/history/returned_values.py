@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from harness.agent.result_names import IS_EARLIER, is_error, is_measure
-from harness.amounts import count, general
+from harness.amounts import count, general, number
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
@@ -370,8 +370,9 @@ class _Metric:
             )
             for place, (own, agreed) in enumerate(zip(rows, exact, strict=True))
         ]
-        other = {one.after for one in observed if one.signal == OTHER_RESULT}
-        seen = [self._undecided(one) if place in other else one for place, one in enumerate(seen)]
+        for one in observed:
+            for place in range(one.after, one.after if one.last is None else one.last + 1):
+                seen[place] = self._undecided(seen[place], exact[one.before], exact[place])
         vanished = self._vanished()
         begun = [
             change
@@ -434,8 +435,8 @@ class _Metric:
         bounds = [0, *(change.after for change in found if change.before is not None), len(states)]
         changes: list[Change] = []
         observed: list[Observed] = []
-        for number, change in enumerate(change for change in found if change.before is not None):
-            sides = [range(*bounds[first : first + 2]) for first in (number, number + 1)]
+        for at, change in enumerate(change for change in found if change.before is not None):
+            sides = [range(*bounds[first : first + 2]) for first in (at, at + 1)]
             exact, other = (
                 [place for side in sides for place in side if states[place] is state] for state in (False, True)
             )
@@ -475,14 +476,15 @@ class _Metric:
                 text = f"{self.name} is new" if new else f"{self.name} is gone"
                 yield Observed(signal=self.signal, before=before, after=after, text=text)
 
-    def _observed(self, before: int, after: int, old: float, new: float, *, is_other: bool = False) -> Observed:
+    def _observed(self, before: int, after: int, old: float, new: float, *, last: int | None = None) -> Observed:
+        """Return a change that is no finding; up to the version `last`, if that is known, it is another result."""
         if old == new:
             text = f"{self.name} differs in some steps"
         else:
             alike = f"{old:.6g}" == f"{new:.6g}"
             text = f"{self.name} {old!r} → {new!r}" if alike else f"{self.name} {general(old, 6)} → {general(new, 6)}"
-        if is_other:
-            return Observed(signal=OTHER_RESULT, before=before, after=after, text=f"{text} in every launch")
+        if last is not None:
+            return Observed(signal=OTHER_RESULT, before=before, after=after, last=last, text=f"{text} in every launch")
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
     def _is_beyond(self, old: float, new: float, *, scale: float = 0.0) -> bool:
@@ -512,10 +514,12 @@ class _Metric:
         ]
         named = {change.after for change in changes}
         usual = {place: usual_value(values) for place, values in known.items()}
+        other = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b])]
+        lasts = [*(a for a, _ in other[1:]), max(known, default=0)]
         observed = [
-            self._observed(a, b, usual[a], usual[b], is_other=how[b] == "other")
-            for a, b in pairwise(known)
-            if not (same_values(known[a], known[b]) or b in named or (self.limit is None and self._is_package))
+            self._observed(a, b, usual[a], usual[b], last=last if how[b] == "other" else None)
+            for (a, b), last in zip(other, lasts, strict=False)
+            if not (b in named or (self.limit is None and self._is_package))
         ]
         return changes, observed
 
@@ -650,12 +654,17 @@ class _Metric:
             return replace(plain, seen="none", why=why)
         return plain
 
-    def _undecided(self, plain: SignalVerdict) -> SignalVerdict:
-        """Return the verdict on an exact value that is another one, but not worse by the usual limits."""
-        assert self.rule is not None, "only a value with a rule is another result"
+    def _undecided(self, plain: SignalVerdict, old: Floats | None, new: Floats | None) -> SignalVerdict:
+        """Return the verdict on an exact value that is another one, but not worse by the usual limits. The limit that
+        is named is half the change, so that this is a finding, or accepted if it is better."""
+        if plain.seen != "good" or self.rule is None or old is None or new is None:
+            return plain
+        change = relative(*(usual_value(self._sized(values)) for values in (old, new)))
+        limit = 100 * abs(change) / 2 if math.isfinite(change) and change else 1.0
+        judges = "makes it a finding" if worse_by(change, self.rule.rule) > 0 else "accepts it"
         why = "another result, the same in all launches; whether another seed, or rounding, makes it cannot be told"
-        remedy = f"`metrics: {{{self.name}: {{{self.rule.rule}: 10%}}}}` judges it"
-        return replace(plain, seen="none", why=why, remedy=remedy) if plain.seen == "good" else plain
+        remedy = f"`metrics: {{{self.name}: {{{self.rule.rule}: {number(limit, digits=1)}%}}}}` {judges}"
+        return replace(plain, seen="none", why=why, remedy=remedy)
 
     def _by_limit(
         self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit

@@ -500,6 +500,19 @@ def test_an_exact_result_that_changes_either_way_is_told_first(name: str, old: A
     assert found.seen[1].seen == ("none" if how == "other_result" else "good")
 
 
+@pytest.mark.parametrize(("new", "limit"), [(0.65, "drop: 4%}` makes it a finding"), (0.9, "drop: 10%}` accepts it")])
+def test_another_result_is_told_of_all_versions_that_have_it_with_a_limit_that_judges_it(
+    new: float, limit: str
+) -> None:
+    """The next version, with the same value, had a tick; and the limit that was named hid the change."""
+    columns = [np.append(np.full(ROWS - 1, np.nan), [one]) for one in (0.7, new, new)]
+    trials = named(with_values(*columns), "map50")
+    found = judge_values(trials, limits=Limits(), steps=STEPS)["metrics.map50"]
+    assert [(one.after, one.last) for one in found.observed if one.signal == "other_result"] == [(1, 2)]
+    assert [one.seen for one in found.seen] == ["good", "none", "none"]
+    assert limit in (found.seen[2].remedy or "")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "is_bad"),
     [(2e-16, 4e-16, False), (0.0, 1e-17, False), (1e-7, 6e-7, False), (2e-6, 4e-6, True), (0.0, 1e-3, True)],
