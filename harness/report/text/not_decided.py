@@ -43,7 +43,7 @@ def gist(result: RunResult) -> str:
         names += [shown_signal(name).title for name in signal_words.in_order(blind)] if own == "good" else []
         cells |= {entry.cell.id} if names else set()
         told |= dict.fromkeys(names)
-        blinded = {name: signal.remedy for name, signal in entry.verdict.signals.items() if signal.seen == "blind"}
+        blinded = {name: one.remedy for name, one in entry.verdict.signals.items() if names and one.seen == "blind"}
         remedies |= {shown_signal(name).title: remedy for name, remedy in blinded.items() if remedy}
     untested = {reason for what, reason, _ in _undecided(result) if reason and what == "untested"}
     if len(untested) == 1 and not result.attribution:

@@ -500,7 +500,7 @@ def test_an_exact_result_that_changes_either_way_is_told_first(name: str, old: A
     assert found.seen[1].seen == ("none" if how == "other_result" else "good")
 
 
-@pytest.mark.parametrize(("new", "limit"), [(0.65, "drop: 4%}` makes it a finding"), (0.9, "drop: 10%}` accepts it")])
+@pytest.mark.parametrize(("new", "limit"), [(0.65, "drop: 4%}}` makes it a finding"), (0.9, "drop: 14%}}` accepts it")])
 def test_another_result_is_told_of_all_versions_that_have_it_with_a_limit_that_judges_it(
     new: float, limit: str
 ) -> None:
