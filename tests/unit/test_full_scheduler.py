@@ -13,6 +13,7 @@ import pytest
 
 from harness.judge.api import length_of
 from harness.judge.next.rounds import noise as noise_of_row
+from harness.judge.row import judge_row
 from harness.model import TIMES, CellRun, Limits, Proposal, RowRun, Trace, Trial, Trials, Where
 from tests.nightly import many
 from tests.players.searching import STEPS, _ready, row
@@ -108,6 +109,21 @@ def test_versions_go_on_together_until_the_comparison_is_clear(noise: float, lau
     assert len(batches[-1].runs) == 5
     assert {len(run.trials) for run in played.cells} == {launches}
     assert reason in batches[-1].reason
+
+
+def test_the_others_go_on_without_a_version_that_always_hangs() -> None:
+    """Each of 16 launches waited 30 s for its end, while the step times of the other versions were made precise."""
+    rng = random.Random(4)
+    played = row_run(row(3), asked=Trials(least=3, most=8))
+
+    def measure(run: CellRun, number: int) -> Trial:
+        ends = {"end": "hang"} if run.cell.image.version == "2" else {}
+        return launched(run, number, step_s=1e-2 * rng.lognormvariate(0, 0.1), **ends)
+
+    play(played, measure)
+    *others, hangs = [len(run.trials) for run in played.cells]
+    assert hangs <= 5 < min(others)
+    assert all(each.verdict.of("step_time").visible is not None for each in judge_row(played).cells[:2])
 
 
 def test_a_program_that_fails_once_in_its_setup_is_launched_until_that_is_settled() -> None:

@@ -26,6 +26,7 @@ from harness.judge.comparison.round_tables import (
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow, share_of_run
+from harness.judge.history.flaky import always_hangs
 from harness.judge.trace.samples import sampled
 from harness.model import (
     BAD,
@@ -97,8 +98,13 @@ class Compared:
 
     @cached_property
     def working(self) -> Sequence[Sequence[Trial]]:
-        """Return the trials of versions that are not bad because of NaN, whose steps may do other work."""
-        return [[] if place in self.not_finite else version for place, version in enumerate(self.alike)]
+        """Return the trials of versions that are not bad because of NaN, whose steps may do other work, and did not
+        miss rounds because they always hang."""
+        most, hangs = max(map(len, self.alike), default=0), always_hangs(self.alike)
+        left_out = [each and len(own) < most for each, own in zip(hangs, self.alike, strict=True)]
+        return [
+            [] if place in self.not_finite or left_out[place] else version for place, version in enumerate(self.alike)
+        ]
 
     @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:

@@ -284,3 +284,10 @@ def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
     ends = {trial.failed_by for version in failing for trial in version}
     is_sure = len(ends) == 1 and sum(map(len, failing)) >= ENOUGH
     return [is_sure and sum(trial.end in FAILURES for trial in version) >= AGREE for version in trials]
+
+
+def always_hangs(trials: Sequence[Sequence[Trial]]) -> list[bool]:
+    """Return, for each version, whether it hangs in every launch (`always_fails`): each waits long for nothing, so that
+    the other versions go on without it."""
+    both = zip(always_fails(trials), trials, strict=True)
+    return [is_certain and {trial.end for trial in own if trial.measured} == {"hang"} for is_certain, own in both]

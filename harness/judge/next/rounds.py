@@ -20,7 +20,7 @@ from harness.judge.comparable import as_whole_runs, unlike_steps
 from harness.judge.comparison.noise import noise_of
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
 from harness.judge.comparison.which_launches import has_step_times
-from harness.judge.history.flaky import always_fails
+from harness.judge.history.flaky import always_fails, always_hangs
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.returned_values import differs_at_its_end
 from harness.judge.history.transitions import wants_launches
@@ -238,7 +238,10 @@ def _more(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     together = _wants_round(row)
     if together is not None:
         # Peaks can be compared even if step times cannot.
-        runs = [run for run in able if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
+        going = [
+            run for run, hangs in zip(row.cells, always_hangs(row.trials), strict=True) if run in able and not hangs
+        ]
+        runs = [run for run in going if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
         if runs:
             return _round(row, runs, next_round(row.cells), reason=together)
     cells = [judge_cell_of(run.cell, run.trials, row.trials) for run in row.cells]
@@ -263,7 +266,8 @@ def _wants_round(row: RowRun) -> str | None:
     scenario = row.scenario
     if scenario.limits.exit_only or row.only is not None:
         return None
-    trials: Sequence[Sequence[Trial]] = [run.measured if run.runnable else [] for run in row.cells]
+    both = zip(row.cells, always_hangs(row.trials), strict=True)
+    trials: Sequence[Sequence[Trial]] = [run.measured if run.runnable and not hangs else [] for run, hangs in both]
     if unlike_steps(trials, [run.cell.image.version for run in row.cells]):
         trials = [as_whole_runs(own) for own in trials]
     return wants_round(
