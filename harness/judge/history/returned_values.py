@@ -469,8 +469,12 @@ class _Metric:
 
     def _came_and_went(self, vanished: Sequence[State]) -> Iterator[Observed]:
         """Yield where versions begin or cease to return a number that has no limit, unless that is a finding; one with
-        a limit is blind there."""
-        known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
+        a limit is blind there. How often a number is printed between two steps may depend on the time."""
+        known = (
+            []
+            if self.limit or IS_EARLIER.search(self.name)
+            else [(place, state) for place, state in enumerate(self.returned) if state is not None]
+        )
         for (before, old), (after, new) in pairwise(known):
             if old != new and not vanished[after]:
                 text = f"{self.name} is new" if new else f"{self.name} is gone"
