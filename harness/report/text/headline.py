@@ -195,7 +195,7 @@ def seems_bad(result: RunResult, looks_bad: Callable[[CellResult], bool] | None 
         number = next((number for number in bad if not _may_be_none(cells[number])), next(iter(bad), None))
         if place not in found and number is not None:
             image = cells[number].cell.image
-            same.setdefault((image.series, image.version), []).append(_seems_bad(cells[number], cells[:number]))
+            same.setdefault((image.series, image.version), []).append(_seems_bad(cells, number))
     told = [
         texts[0] + (f" (and in {amounts.count(len(texts) - 1, 'more row')})" if len(texts) > 1 else "")
         for texts in sorted(same.values(), key=lambda texts: -len(texts))
@@ -218,10 +218,13 @@ def _may_be_none(entry: CellResult) -> bool:
     return entry.verdict.verdict == "suspect" and memory.ci is not None and memory.ci[0] <= (memory.limit or 0.0)
 
 
-def _seems_bad(entry: CellResult, older: Sequence[CellResult]) -> str:
-    before = next((other for other in reversed(older) if other.cell.excluded is None), None)
+def _seems_bad(cells: Sequence[CellResult], number: int) -> str:
+    entry = cells[number]
+    before = next((other for other in reversed(cells[:number]) if other.cell.excluded is None), None)
     seems = f"seems bad{' first' if before is not None and before.verdict.verdict in GOOD else ''}"
-    seems = "may be bad" if _may_be_none(entry) else seems
+    measured = [other for other in cells if other.verdict.trials]
+    alike = " like all versions" if len(measured) > 1 and all(map(_may_be_none, measured)) else ""
+    seems = f"may be bad{alike}" if _may_be_none(entry) else seems
     cell, launches = entry.cell, f"; {amounts.count(entry.verdict.trials, 'launch')}"
     by = "" if entry.verdict.verdict in GOOD else launches
     where = f"provisional; {variant_text(cell.variant)}, {lane_text(cell.lane)}{by}"

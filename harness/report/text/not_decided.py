@@ -104,8 +104,8 @@ def _more_steps(entry: CellResult) -> str:
     """
     if not entry.verdict.steps or entry.verdict.failed:
         return ""
-    if any(trial.run_s is not None for trial in entry.trials):
-        made = amounts.count(entry.verdict.steps, counted(entry.verdict.per))
+    if ends := [trial.last_step for trial in entry.trials if trial.run_s is not None]:
+        made = amounts.count(max(ends), counted(entry.verdict.per))
         return f"; a longer run would settle it, because the program ends by itself after {made}"
     scenario = entry.cell.variant.scenario
     if scenario.steps.time_s is not None and entry.verdict.steps < scenario.steps.budget:
