@@ -100,7 +100,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,
                "starved": false, "oom_in_setup": false, "shortfall": "|timeout|own_end|no_step",
                "remedy": "|function|longer|command", "run_s": null or 12.5,
-               "end_s": null or 0.1, "busy_s": null or 40.0, "failed_ago_s": null or 0.3,
+               "end_s": null or 0.1, "busy_s": null or 40.0, "kept_waiting": null or 0.02, "failed_ago_s": null or 0.3,
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
                "output_middle": "one line of each form between them, 16 KiB of them",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…",
@@ -115,7 +115,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                run is the one step. remedy: the kind of advice to give if no step was seen. run_s: the seconds that a
                program or a command took, if it ended by itself. end_s: those from the last step to the end of the
                process; null for a program that the agent ended. busy_s: those after which the agent ended a program
-               that was busy after its last step; null for one that went on to another step. output_bytes: printed after
+               that was busy after its last step; null for one that went on to another step. kept_waiting: of the time
+               in which the first thread could run, the share in which others ran. output_bytes: printed after
                the first step (null: none was made). not_finite: metric -> how many steps returned NaN, an infinity or
                too large a number, and the first of these steps. buffered: why the rows of a command are not steps
                (supervisor/command.py). failed_ago_s: of a program, the seconds since a rank failed

@@ -299,8 +299,9 @@ class Facts:
     `told_steps`: it is known what counts as a step, or that nothing does; `step_kind` is whose steps they are and
     `step_shape` which lines. `start_s` lasts from the launch until Python runs, `setup_s` until the first step,
     `first_step_s` is that step; a program or a command that ended by itself took `run_s`, of which `end_s` came after
-    the last step. One that was still busy after its last step was ended `busy_s` later. `environment` has values,
-    `environment_names` the names of the other variables.
+    the last step. One that was still busy after its last step was ended `busy_s` later. `kept_waiting` is the share of
+    the time in which its first thread could run in which others ran. `environment` has values, `environment_names` the
+    names of the other variables.
     """
 
     agent: str | None = None
@@ -333,6 +334,7 @@ class Facts:
     run_s: float | None = None
     end_s: float | None = None
     busy_s: float | None = None
+    kept_waiting: float | None = None
     ranks: tuple[RankFacts, ...] = ()
 
     def __bool__(self) -> bool:

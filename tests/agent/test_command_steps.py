@@ -73,6 +73,7 @@ def test_without_a_pattern_it_is_sampled_in_time(tmp_path: Path, thorough_python
 
     assert told.done["end"] == "completed"
     assert 4 <= told.done["last_step"] <= (time.monotonic() - began_s) / 0.1
+    assert 0 <= told.done["kept_waiting"] < 1
     assert set(told.column("step_s")) == {None}
 
 

@@ -14,7 +14,7 @@ import pytest
 from harness.judge.api import length_of
 from harness.judge.next.rounds import noise as noise_of_row
 from harness.judge.row import judge_row
-from harness.model import TIMES, CellRun, Limits, Proposal, RowRun, Trace, Trial, Trials, Where
+from harness.model import TIMES, CellRun, Facts, Limits, Proposal, RowRun, Trace, Trial, Trials, Where
 from tests.nightly import many
 from tests.players.searching import STEPS, _ready, row
 from tests.players.trials import changed, made_trial, row_run
@@ -117,13 +117,24 @@ def test_the_others_go_on_without_a_version_that_always_hangs() -> None:
     played = row_run(row(3), asked=Trials(least=3, most=8))
 
     def measure(run: CellRun, number: int) -> Trial:
-        ends = {"end": "hang"} if run.cell.image.version == "2" else {}
-        return launched(run, number, step_s=1e-2 * rng.lognormvariate(0, 0.1), **ends)
+        made = launched(run, number, step_s=1e-2 * rng.lognormvariate(0, 0.1))
+        return replace(made, end="hang") if run.cell.image.version == "2" else made
 
     play(played, measure)
     *others, hangs = [len(run.trials) for run in played.cells]
     assert hangs <= 5 < min(others)
     assert all(each.verdict.of("step_time").visible is not None for each in judge_row(played).cells[:2])
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(0.5, True), (0.02, False)])
+def test_a_slowdown_of_a_busy_machine_says_so(share: float, *, is_told: bool) -> None:
+    """Steps that take 1.5 times as long seemed to take 2.3 times as long, without a word, beside two busy processes."""
+    played = row_run(row(2), asked=Trials(least=3, most=3))
+    waited = Facts(kept_waiting=share)
+    play(played, lambda run, number: launched(run, number, step_s=1e-3 * (run is played.cells[1]) + 1e-3, facts=waited))
+    judged = judge_row(played)
+    assert "step_time" in [change.metric for change in judged.findings]
+    assert any("waiting for a processor in 50 %" in text for text in judged.warnings) == is_told
 
 
 def test_a_program_that_fails_once_in_its_setup_is_launched_until_that_is_settled() -> None:

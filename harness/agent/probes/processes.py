@@ -193,8 +193,19 @@ class Bounds(object):
 
 def kept_waiting_s():
     """Return the seconds for which this process was ready to run but others ran; 0 if the kernel does not report it."""
-    words = contents("/proc/self/schedstat").split()
-    return int(words[1]) * 1e-9 if len(words) > 1 else 0.0
+    return _scheduled_s("self")[1]
+
+
+def kept_waiting(pid):
+    """Return the share of the time in which the first thread of a process could run in which others ran; None if the
+    kernel does not report it."""
+    ran_s, kept_s = _scheduled_s(pid)
+    return kept_s / (ran_s + kept_s) if ran_s else None
+
+
+def _scheduled_s(pid):
+    words = contents("/proc/%s/schedstat" % pid).split()
+    return [int(word) * 1e-9 for word in words[:2]] if len(words) > 1 else [0.0, 0.0]
 
 
 # ---------------------------------------------------------------- process counts

@@ -76,13 +76,15 @@ def let_agent_in(root, program, link, modules):
 class Child(object):
     """A started process. `death` is None while it lives; `output` is a non-blocking fd with its stdout and stderr.
     `orphans_killed`: the signals that ended processes whose parent had gone. `moved`: what it and its reaped children
-    had read and written when it ended ({}: it lives; None: unreadable)."""
+    had read and written when it ended ({}: it lives; None: unreadable). `kept_waiting`: see `processes.kept_waiting`,
+    known at its end."""
 
     def __init__(self, root, command, folder, inherited=()):
         """Start the command in a folder. Raises OSError if it cannot be started."""
         self.death = None
         self.orphans_killed = []
         self.moved = {}
+        self.kept_waiting = None
         self._own_peak_kib = memory.read_status("/proc/self/status").get("rss_peak_kib", 0)
         self._start = os.fsencode(os.path.join(root, "start.py"))
         self._shared_before = {SHARED + name for name in processes.listed(SHARED)}
@@ -111,6 +113,7 @@ class Child(object):
                 return
             if ended.si_pid == self.pid:
                 self.moved = processes.moved_since({}, [self.pid], {})  # the kernel forgets it with the process
+                self.kept_waiting = processes.kept_waiting(self.pid)
             pid, status, usage = os.wait4(ended.si_pid, os.WNOHANG)
             if pid != self.pid and os.WIFSIGNALED(status):
                 self.orphans_killed.append(os.WTERMSIG(status))

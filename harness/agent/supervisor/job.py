@@ -414,6 +414,8 @@ class Job(object):
             if self.in_place and self.child.death is None:
                 self.child.ask_to_leave(LEAVE_S)
             self._tell_of_children()
+            if self.child.death is None:
+                self.child.kept_waiting = processes.kept_waiting(self.child.pid)
             self.child.kill()
             self.drain()
             self._send_ready()
@@ -432,6 +434,7 @@ class Job(object):
             run_s=wire.json_number(self.run_s),
             end_s=wire.json_number(self.end_s),
             busy_s=wire.json_number(self.busy_s),
+            kept_waiting=wire.json_number(self.child and self.child.kept_waiting),
             probe_cost=wire.json_number(header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),

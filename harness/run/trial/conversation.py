@@ -324,7 +324,10 @@ class Conversation:
                 end, message = "oom", _oom_after(done.last_step)
         # The output of the image's entrypoint (such as a driver warning) precedes the scenario's.
         ranks = tuple(RankFacts(**{**dict(rank), "not_finite": tuple(rank.not_finite)}) for rank in done.ranks)
-        self.facts = replace(self.facts, run_s=done.run_s, end_s=done.end_s, busy_s=done.busy_s, ranks=ranks)
+        self.facts = replace(
+            self.facts, run_s=done.run_s, end_s=done.end_s, busy_s=done.busy_s, kept_waiting=done.kept_waiting,
+            ranks=ranks,
+        )  # fmt: skip
         banner = without_known(self.lines.noise.text()).strip()[-BANNER_LIMIT:]
         return self._trial(
             end,

@@ -297,6 +297,7 @@ class Done(Message):
     run_s: Measure | None = None
     end_s: Measure | None = None
     busy_s: Measure | None = None
+    kept_waiting: Measure | None = None
     peak_rss_kib: Figure | None = None
     probe_cost: Figure | None = None
     at_exit: bool = False
