@@ -44,6 +44,8 @@ A_SECOND = ("/s", "/sec", "/second", "per_s", "per_sec", "per_second")
 """Words and endings of rates, of which less is worse."""
 DURATIONS = _words("duration elapsed latency")
 """Words for times, of which more is worse, beside those that end in `time`."""
+PERCENTILE = re.compile(r"p\d{2,4}$")
+"""`p50`, `p99`: what a benchmark prints of its latencies."""
 MOMENTS = _words("uptime datetime")
 """Words that end in `time` and are no durations."""
 AFTER = _words(
@@ -104,7 +106,9 @@ def is_error(name: str) -> bool:
 
 
 def _plain(word: str) -> str:
-    """Return a word without the digits at its end, unless they make another word: `f1`."""
+    """Return a word without the digits at its end, unless they make another word: `f1`; a percentile is a latency."""
+    if PERCENTILE.match(word):
+        return "latency"
     return word if word in RISES or word in DROPS else word.rstrip("0123456789")
 
 

@@ -76,7 +76,7 @@ def test_the_name_of_a_number_tells_what_is_worse(worse: str | None, names: str)
     ("worse", "names"),
     [
         ("drop", "throughput fps tokens_per_sec requests/s it/s decode_speed"),
-        ("rise", "latency latency_p99 elapsed runtime run_time duration_ms"),
+        ("rise", "latency latency_p99 p50 p999 elapsed runtime run_time duration_ms"),
         (None, "uptime latency_at_1000_qps memory loss accuracy epoch seed"),
     ],
 )
