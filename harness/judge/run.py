@@ -4,16 +4,20 @@ and the verdict on the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from harness.amounts import every, general
 from harness.judge.attribution.cause import attribute
 from harness.judge.attribution.group_faults import with_consequences
 from harness.judge.history.changes import FAMILY_ALPHA, holm
+from harness.judge.history.exact_values import OTHER_LIMITS
+from harness.judge.history.returned_values import OTHER_RESULT
 from harness.judge.signal_verdicts import with_findings
 from harness.model import (
     BAD,
+    METRIC_PREFIX,
     UNSETTLING,
     UNSURE,
     CellResult,
@@ -21,10 +25,13 @@ from harness.model import (
     HostState,
     JudgedRow,
     Metric,
+    Observation,
     Plan,
     RunResult,
     RunVerdict,
+    grouped,
     signal_of,
+    worse_if,
 )
 
 
@@ -48,7 +55,7 @@ def judge_run(
     verdict: RunVerdict = "running"
     if interrupted is not None:
         verdict = "interrupted" if interrupted else _verdict(cells, findings, hosts)
-    observations = tuple(each for row in rows for each in row.observations)
+    observations = (*(each for row in rows for each in row.observations), *_between_lanes(told))
     if verdict == "ok" and any(each.signal in UNSETTLING for each in observations):
         verdict = "inconclusive"
     return RunResult(
@@ -89,6 +96,53 @@ def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Se
         return "infrastructure"
     is_open = seen & {"blind", "suspect", "bad"} or any(verdict.provisional for verdict in asked)
     return "inconclusive" if stopped or verdicts & UNSURE or is_open else "ok"
+
+
+# ---------------------------------------------------------------- between lanes
+
+BESIDE = ("step_time", "run_time", "peak_memory")
+"""Levels whose difference between lanes is told. Other machines differ in every level."""
+
+
+def _between_lanes(rows: Sequence[JudgedRow]) -> Iterator[Observation]:
+    """Yield each result and each of the levels BESIDE that differs between a lane and the first one by more than its
+    limit, to one side in all versions that both lanes judged: no row shows it, because its versions agree. A result is
+    another one, which nobody should miss."""
+    places = grouped(((row.cells[0].cell.image.series, row.cells[0].cell.variant), row) for row in rows if row.cells)
+    for first, row in ((own[0], row) for own in places.values() for row in own[1:]):
+        pairs = [both for both in zip(first.cells, row.cells, strict=True) if all(each.verdict.trials for each in both)]
+        for name in dict.fromkeys(name for both in pairs for name in both[1].verdict.signals):
+            shares = [share for both in pairs if (share := _share_between(name, *both)) is not None]
+            if not shares or not (min(shares) > 0 or max(shares) < 0):
+                continue
+            here, there = row.cells[0].cell, first.cells[0].cell
+            share = min(shares, key=abs)
+            more = f"{100 * abs(share):.0f} % {'above' if share > 0 else 'below'}"
+            size = f"{general(1 + share, 2)} times" if share > 1 else more
+            what = "" if name in BESIDE else f"{name.removeprefix(METRIC_PREFIX)} "
+            some = every(len(shares), "version") + (" that can be compared" if len(shares) < len(pairs) else "")
+            text = f"{what}on {here.lane} at least {size} that on {there.lane}, in {some}"
+            yield Observation(
+                series=here.image.series, lane=here.lane, variant=here.variant, text=text,
+                signal=name if name in BESIDE else OTHER_RESULT,
+                before=pairs[0][1].cell.image.version, after=pairs[0][1].cell.image.version,
+                last=pairs[-1][1].cell.image.version,
+            )  # fmt: skip
+
+
+def _share_between(name: Metric, first: CellResult, other: CellResult) -> float | None:
+    """Return by what share of its value on the first lane a signal differs on the other; 0 if by less than its limit,
+    None if it is no such signal or was not judged."""
+    rule = worse_if(name.removeprefix(METRIC_PREFIX)) if name.startswith(METRIC_PREFIX) else None
+    if name not in BESIDE and rule not in ("rise", "drop"):
+        return None
+    sides = [cell.verdict.of(name) for cell in (first, other)]
+    values = [side.value for side in sides if side.seen in ("good", "bad") and side.value]
+    if len(values) < 2 or sides[0].limit is None:
+        return None
+    share = (values[1] - values[0]) / abs(values[0])
+    least = sides[0].limit if rule is None else max(sides[0].limit, OTHER_LIMITS[rule])
+    return share if abs(share) > least else 0.0
 
 
 # ---------------------------------------------------------------- findings

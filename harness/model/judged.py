@@ -273,7 +273,8 @@ class Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """An Observed with its series, lane and variant, for reports."""
+    """An Observed with its series, lane and variant, for reports; or a difference between this lane and another one in
+    all versions from `before`, which is `after`, to `last`."""
 
     series: str
     lane: Lane

@@ -95,7 +95,7 @@ def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
         place = (each.series, each.before, each.after, observation_text(each))
         places.setdefault(place, set()).add(f"{each.lane}, {each.variant}")
     told = [
-        f"{plain(series)} {version(before)} → {version(after)}, "
+        f"{plain(series)}{'' if before == after else f' {version(before)} → {version(after)}'}, "
         f"{plain(next(iter(where))) if len(where) == 1 else f'{len(where)} rows'}: {text}"
         for (series, before, after, text), where in places.items()
     ]

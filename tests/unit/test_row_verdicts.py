@@ -26,6 +26,7 @@ from harness.model import (
     End,
     Finding,
     JudgedRow,
+    Lane,
     Limits,
     Look,
     MetricLimit,
@@ -38,8 +39,10 @@ from harness.model import (
 )
 from harness.report import html_page
 from harness.report.exports.cell_table import cell_json
+from harness.report.text import headline
 from harness.report.text.signal_words import per_of
 from tests.players import build
+from tests.players.faults import NEW, OLD
 from tests.players.trials import LIMITS, changed, facts_of, failed, row_run, trial_of
 
 PURE = "py3-none-any"
@@ -545,6 +548,28 @@ def test_a_run_that_measured_nothing_is_not_good() -> None:
     runs = [CellRun(cell=cell, incompatible="CUDA 11.1 has no code for sm_89") for cell in cells]
     plan = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat()).plan
     assert judge_run(plan, [judge_row(row_run(runs))], directory=Path("none")).verdict == "infrastructure"
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [((1.5, 1.5, 1.6), "50 %"), ((1.04, 1.03, 1.05), ""), ((1.5, 1.0, 1.5), ""), ((0.5,) * 3, "50 %")],
+)
+def test_a_result_that_another_card_has_in_all_versions_is_told(losses: tuple[float, ...], told: str) -> None:
+    """A loss that was 50 % higher on the new card with every image was good in all cells."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5", "1.0.6"])
+    on_new = dict(zip((image.version for image in series.images), losses, strict=True))
+
+    def verdict(version: str, lane: Lane, _: object) -> CellVerdict:
+        loss = on_new[version] if lane == NEW else 1.0
+        number = SignalVerdict(seen="good", value=loss, limit=0.01, visible=0.0)
+        return replace(build.flat(), signals={"metrics.loss": number})
+
+    run = build.run([(series, [OLD, NEW], [build.POP])], verdict)
+    rows = [JudgedRow(cells=tuple(cell for cell in run.cells if cell.cell.lane == lane)) for lane in (OLD, NEW)]
+    result = judge_run(run.plan, rows, directory=Path("none"))
+    assert [one.lane for one in result.observations] == [NEW] * bool(told)
+    assert (f"loss on {NEW} at least {told}" in headline.sentence(result)) == bool(told)
+    assert result.verdict == ("inconclusive" if told else "ok")
 
 
 @pytest.mark.parametrize(("rate", "told"), [(500.0, True), (0.1, False)])

@@ -67,8 +67,11 @@ def _with_params(alike: Sequence[Observation], result: RunResult) -> str:
 
 
 def _who_shows(each: Observation) -> str:
-    """Return `six 1.2 prints a new error`, or `six prints a new error from 1.2 to 1.4` if later versions do so, too."""
+    """Return `six 1.2 prints a new error`, `six prints a new error from 1.2 to 1.4` if later versions do so, too, or
+    `six gives another result` on another lane, whatever the version."""
     series, verb = plain(each.series), signal_words.verb(signal_of(each.signal))
+    if each.before == each.after:
+        return f"{series} {verb}"
     if each.last is None or each.last == each.after:
         return f"{series} {version(each.after)} {verb}"
     return f"{series} {verb} from {version(each.after)} to {version(each.last)}"
