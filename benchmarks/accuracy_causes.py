@@ -1,7 +1,7 @@
 """How often a card or a param is blamed for what is equal everywhere, and how often a real cause is named.
 
-Every sweep has eight versions on two hosts with different cards, or in three variants on one host. Each row is launched
-by the rules of a full sweep and judged as a sweep judges it.
+Every sweep has eight versions on two hosts with different cards, in three variants on one host, or in both. Each row is
+launched by the rules of a full sweep and judged as a sweep judges it.
 
     python -m benchmarks.accuracy_causes --seed 1 --count 50
 
@@ -60,18 +60,16 @@ LANES = tuple(
 )
 STEPS = 300
 LEAK_STEPS = 1500
-PLACES = {
-    "lanes": (LANES, ({},)),
-    "variants": (LANES[:1], ({"op": "get"}, {"op": "put"}, {"op": "pop"})),
-}
+PARAMS = ({"op": "get"}, {"op": "put"}, {"op": "pop"})
+PLACES = {"lanes": (LANES, ({},)), "variants": (LANES[:1], PARAMS), "both": (LANES, PARAMS)}
 """The lanes and the params of the variants of a sweep."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """`rate`: the share of launches that fail, with `error` (None: by SIGSEGV); `slower`: the share by which steps take
-    longer; `leak`: KiB per step. All are present from version `since` on, in the place `only` (position of a lane or of
-    a variant; None: everywhere)."""
+    longer; `leak`: KiB per step. All are present from version `since` on, in the place `only` (position of a row;
+    None: everywhere)."""
 
     rate: float = 0.0
     error: str | None = None
@@ -216,13 +214,13 @@ def accused(result: RunResult, kind: str) -> str:
     told = result.attribution
     if not told:
         return "nothing"
-    if kind == "lanes":
-        if any(one.cause in ("gpu", "host", "interaction") for one in told):
-            return "place"
-        return "undecided" if any(one.cause == "undecided" for one in told) else "image"
-    if any(one.rule is not None and one.rule.conditions for one in told):
+    if any(one.cause in ("gpu", "host", "interaction") for one in told):
         return "place"
-    return "undecided" if any(one.unruly or one.rule is None or one.rule.never_run for one in told) else "image"
+    if kind != "lanes" and any(one.rule is not None and one.rule.conditions for one in told):
+        return "place"
+    if kind != "lanes" and any(one.unruly or one.rule is None or one.rule.never_run for one in told):
+        return "undecided"
+    return "undecided" if kind != "variants" and any(one.cause == "undecided" for one in told) else "image"
 
 
 def told_apart(card: Fault, image: Fault, rng: Generator, *, variants: Sequence[Variant]) -> bool:
