@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from harness.judge.comparison.round_tables import Round
-from harness.judge.history.flaky import always_fails
+from harness.judge.launches import always_fails
 from harness.judge.next import propose
 from harness.judge.next.rounds import chosen_replicate, compares_levels
 from harness.judge.row import judge_row

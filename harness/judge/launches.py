@@ -353,6 +353,9 @@ def _by_whole_rise(verdict: TraceVerdict, trace: Trace, *, limit: float, per: Pe
 BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
 AGREE = 2
 """Trials that must agree on a bad verdict. If one were enough, a single disturbed launch would make a cell bad."""
+ENOUGH_FAILED = 4
+"""Failed launches needed if no launch of a bad version ended well. A failure in every fifth launch sometimes occurs in
+three of three; one more launch is then likely to end well, which shows that the failure is flaky."""
 SAME_RATE = 2.0
 """Maximum ratio of two leak rates that agree with each other."""
 
@@ -418,3 +421,23 @@ def _same_rate(launches: Sequence[JudgedTrial], rate_of: Callable[[JudgedTrial],
         for i, first in enumerate(ordered)
     ]
     return max(groups, key=len, default=[])
+
+
+def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
+    """Return, for each version, whether it fails in every launch, as far as a row can show: at least AGREE of its
+    launches failed, and all launches of the versions with a failure, at least ENOUGH_FAILED, ended in the same way.
+    Another launch of such a version would change nothing. If any launch of these versions ends well, the failure may be
+    flaky.
+    """
+    measured = [[trial for trial in version if trial.measured] for version in trials]
+    failing = [version for version in measured if any(trial.end in FAILURES for trial in version)]
+    ends = {trial.failed_by for version in failing for trial in version}
+    is_sure = len(ends) == 1 and sum(map(len, failing)) >= ENOUGH_FAILED
+    return [is_sure and sum(trial.end in FAILURES for trial in version) >= AGREE for version in trials]
+
+
+def always_hangs(trials: Sequence[Sequence[Trial]]) -> list[bool]:
+    """Return, for each version, whether it hangs in every launch (`always_fails`): each waits long for nothing, so that
+    the other versions go on without it."""
+    both = zip(always_fails(trials), trials, strict=True)
+    return [is_certain and {trial.end for trial in own if trial.measured} == {"hang"} for is_certain, own in both]

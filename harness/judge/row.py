@@ -24,7 +24,7 @@ from harness.judge.history.flaky import outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
-from harness.judge.launches import over_time
+from harness.judge.launches import always_hangs, over_time
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -86,6 +86,7 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     compared = Compared(
         cells=[cell.verdict for cell in alone], trials=[cell.trials for cell in alone], steps=row.scenario.steps,
         limits=row.scenario.limits, baseline=planned.baseline, noise=noise, searched=row.searched,
+        hanging=[place for place, hangs in enumerate(always_hangs([cell.trials for cell in alone])) if hangs],
     )  # fmt: skip
     limits = limits_of_run(row.scenario.limits, compared.alike)
     values: Mapping[str, Values] = {}

@@ -5,7 +5,7 @@ modes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -26,7 +26,6 @@ from harness.judge.comparison.round_tables import (
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow, share_of_run
-from harness.judge.history.flaky import always_hangs
 from harness.judge.trace.samples import sampled
 from harness.model import (
     BAD,
@@ -72,8 +71,8 @@ class Compared:
 
     `baseline` is the position of the baseline image, `noise` the A/A noise of the lane. `searched`: a bisection chose
     the launches, so that there are no full rounds. `not_finite` are the positions of the versions that are bad because
-    of NaN, with the metric that is NaN. `modes`: if a version was found to have launches in a slow mode, these count as
-    if they were in the usual one.
+    of NaN, with the metric that is NaN, `hanging` those of the versions that always hang. `modes`: if a version was
+    found to have launches in a slow mode, these count as if they were in the usual one.
     """
 
     cells: Sequence[CellVerdict]
@@ -84,6 +83,7 @@ class Compared:
     noise: Noise | None = None
     searched: bool = False
     not_finite: Mapping[int, str] = field(default_factory=dict)
+    hanging: Collection[int] = ()
     modes: Modes | None = None
 
     @cached_property
@@ -100,11 +100,9 @@ class Compared:
     def working(self) -> Sequence[Sequence[Trial]]:
         """Return the trials of versions that are not bad because of NaN, whose steps may do other work, and did not
         miss rounds because they always hang."""
-        most, hangs = max(map(len, self.alike), default=0), always_hangs(self.alike)
-        left_out = [each and len(own) < most for each, own in zip(hangs, self.alike, strict=True)]
-        return [
-            [] if place in self.not_finite or left_out[place] else version for place, version in enumerate(self.alike)
-        ]
+        most = max(map(len, self.alike), default=0)
+        left_out = {place for place in self.hanging if len(self.alike[place]) < most} | self.not_finite.keys()
+        return [[] if place in left_out else version for place, version in enumerate(self.alike)]
 
     @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:

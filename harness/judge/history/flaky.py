@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from harness.amounts import number, plural
-from harness.judge.launches import AGREE, rarest_failure, too_short
-from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
+from harness.judge.launches import ENOUGH_FAILED, rarest_failure, too_short
+from harness.model import CellVerdict, Floats, Trial, Trials
 from harness.model.judged import BAD, GOOD, UNSURE, State
 
 MISS = 1.25e-3
@@ -25,9 +25,6 @@ at 0.002, and in up to 6 of 1,000 at 0.001. With this value, 7 of 1,440 historie
 0.001; three good launches are enough after three crashes of three."""
 MISS_BETWEEN = 3e-4
 """The same for good versions between two bad ones; lower, because two further changes are unlikely a priori."""
-ENOUGH = 4
-"""Failed launches needed if no launch of a bad version ended well. A failure in every fifth launch sometimes occurs in
-three of three; one more launch is then likely to end well, which shows that the failure is flaky."""
 ALWAYS = 0.9
 """Prior probability that a bad version fails in every launch; the rest is spread evenly over the lower RATES."""
 RATES: Floats = np.array([*np.arange(0.025, 1.0, 0.05), 0.999])
@@ -232,7 +229,7 @@ def wanted_launches(
     left = [sum(trial.measured for trial in version) < asked.most for version in trials]
     seen, bad = seen_in(states, cells), [place for place, state in enumerate(states) if state]
     failed = sum(cells[place].failed for place in bad)
-    seldom = failed < ENOUGH and failed == sum(cells[place].at_risk for place in bad) and False in states
+    seldom = failed < ENOUGH_FAILED and failed == sum(cells[place].at_risk for place in bad) and False in states
     why = "all its launches failed, but there are too few to show that it always fails"
     reasons = {place: why for place in bad if seldom and left[place]}
     for place, near in doubtful(states, seen).items():
@@ -272,22 +269,3 @@ def outliving(
             outcome = replace(cell.of("outcome"), visible=rarest_failure(cell.trials - short))
             told[at] = replace(cell, too_short=short, signals={**cell.signals, "outcome": outcome})
     return told
-
-
-def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
-    """Return, for each version, whether it fails in every launch, as far as a row can show: at least AGREE of its
-    launches failed, and all launches of the versions with a failure, at least ENOUGH, ended in the same way. Another
-    launch of such a version would change nothing. If any launch of these versions ends well, the failure may be flaky.
-    """
-    measured = [[trial for trial in version if trial.measured] for version in trials]
-    failing = [version for version in measured if any(trial.end in FAILURES for trial in version)]
-    ends = {trial.failed_by for version in failing for trial in version}
-    is_sure = len(ends) == 1 and sum(map(len, failing)) >= ENOUGH
-    return [is_sure and sum(trial.end in FAILURES for trial in version) >= AGREE for version in trials]
-
-
-def always_hangs(trials: Sequence[Sequence[Trial]]) -> list[bool]:
-    """Return, for each version, whether it hangs in every launch (`always_fails`): each waits long for nothing, so that
-    the other versions go on without it."""
-    both = zip(always_fails(trials), trials, strict=True)
-    return [is_certain and {trial.end for trial in own if trial.measured} == {"hang"} for is_certain, own in both]

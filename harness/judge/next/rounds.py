@@ -20,11 +20,10 @@ from harness.judge.comparable import as_whole_runs, unlike_steps
 from harness.judge.comparison.noise import noise_of
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
 from harness.judge.comparison.which_launches import has_step_times
-from harness.judge.history.flaky import always_fails, always_hangs
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.returned_values import differs_at_its_end
 from harness.judge.history.transitions import wants_launches
-from harness.judge.launches import AGREE, limits_of_version
+from harness.judge.launches import AGREE, always_fails, always_hangs, limits_of_version
 from harness.judge.trace.trace_verdict import is_brief
 from harness.model import (
     BAD,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from harness.judge.cell import fails_late, judge_cell, wants_more
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
-from harness.judge.history.flaky import always_fails, outliving
+from harness.judge.history.flaky import outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches
-from harness.judge.launches import rarest_failure
+from harness.judge.launches import always_fails, rarest_failure
 from harness.model import Change, Failure, Trial, Trials
 from harness.model.measured import Facts, Reading
 from tests.nightly import many
