@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.generators import Generator
 from harness.judge.cell import fails_late, judge_cell, needs_whole_budget, wants_more
-from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import outcome_changes, wants_launches
+from harness.judge.launches import always_fails
 from harness.model import Asked, CellVerdict, Change, Failure, Limits, Steps, Trial, Trials
 
 SHARE = 1
