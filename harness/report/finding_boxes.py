@@ -20,7 +20,7 @@ from harness.model.signals import SIGNALS, signal_of, unit_per
 from harness.report.text import fault_sentences, finding_words, signal_words
 from harness.report.text.fault_causes import LaneNames, whose_fault
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.names import RowKey, at_most, params_text, place_of, place_of_cell, side_of, some_of, together
+from harness.report.text.names import CellKey, at_most, cell_key, params_text, row_key, side_of, some_of, together
 from harness.report.text.signal_words import WHY_LENGTH
 
 _MOST_BRIEF = 93
@@ -36,7 +36,7 @@ _MOST_REASONS, _REASON_LENGTH, _MOST_OBSERVED, _MOST_CURES = 4, 120, 5, 3
 def boxes(result: RunResult) -> tuple[FindingBox, ...]:
     """Return the boxes of a run, worst fault first."""
     numbers = {finding: number for number, finding in enumerate(fault_sentences.numbered(result), start=1)}
-    cells = {place_of_cell(entry.cell): entry for entry in result.cells}
+    cells = {cell_key(entry.cell): entry for entry in result.cells}
     worst_first = fault_sentences.worst_first(result)
     return tuple(FindingBox(result=result, fault=each, numbers=numbers, cells=cells) for each in worst_first)
 
@@ -49,12 +49,12 @@ def observation_text(observation: Observation) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingBox:
-    """One fault, with what reports say of it. `numbers` are the findings' numbers; `cells` are by `place_of_cell`."""
+    """One fault, with what reports say of it. `numbers` are the findings' numbers; `cells` are by `cell_key`."""
 
     result: RunResult
     fault: Attribution
     numbers: Mapping[Finding, int]
-    cells: Mapping[RowKey, CellResult]
+    cells: Mapping[CellKey, CellResult]
 
     @cached_property
     def telling(self) -> Episode:
@@ -74,8 +74,8 @@ class FindingBox:
     @property
     def row(self) -> list[CellResult]:
         """Return the cells of the row with the largest effect, oldest version first."""
-        place = place_of(self.telling.finding)[:3]
-        return [entry for where, entry in self.cells.items() if where[:3] == place]
+        own = row_key(self.telling.finding)
+        return [entry for (row, _), entry in self.cells.items() if row == own]
 
     @cached_property
     def sentence(self) -> str:
@@ -355,7 +355,7 @@ class FindingBox:
         order = fault_sentences.order_of(self.fault, self.result)
         last, first = bounds_of(finding, order)
         return any(
-            place_of(episode.finding)[:3] == place_of(finding)[:3]
+            row_key(episode.finding) == row_key(finding)
             and episode.since is not None
             and max(last, episode.since[0]) < min(first, episode.since[1])
             for episode in self.fault.episodes

@@ -32,7 +32,7 @@ from harness.report.finding_boxes import FindingBox
 from harness.report.issue import reproduction
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain, plain_lines, version
-from harness.report.text.names import place_of, place_of_cell, side_of, variant_text
+from harness.report.text.names import cell_key, row_key, side_of, variant_text
 
 _CODE = re.compile(r"`([^`]+)`")
 _HEATS = 4
@@ -312,10 +312,10 @@ def _cell(cell: version_table.Shown, result: RunResult, anchors: Mapping[str, st
 def _apart(cells: Sequence[CellResult], findings: Iterable[Finding]) -> Iterator[ReportSection]:
     """Yield the differences between the environments of the two versions of each finding here, once per pair."""
     here = {entry.cell.image.version: entry for entry in cells}
-    place = place_of_cell(cells[0].cell)[:3]
+    row = row_key(cells[0].cell)
     found: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        if place_of(finding)[:3] == place and finding.before in here and finding.after in here:
+        if row_key(finding) == row and finding.before in here and finding.after in here:
             found.setdefault((finding.before or "", finding.after), finding)
     order = list(here)
     for (before, after), finding in sorted(found.items(), key=lambda item: order.index(item[0][1])):
@@ -376,7 +376,7 @@ def shown_in_full(result: RunResult) -> frozenset[str]:
     sides = {side_of(finding, version) for finding in result.findings for version in (finding.before, finding.after)}
 
     def importance(entry: CellResult) -> int:
-        return 0 if place_of_cell(entry.cell) in sides else {"bad": 1, "unsure": 2}.get(entry.verdict.state, 3)
+        return 0 if cell_key(entry.cell) in sides else {"bad": 1, "unsure": 2}.get(entry.verdict.state, 3)
 
     shown, lines = set(), 0
     for entry in sorted((entry for entry in result.cells if entry.trials), key=importance):

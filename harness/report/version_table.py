@@ -28,16 +28,7 @@ from harness.report.blocks import Box, TextTable
 from harness.report.text import harmless_text, signal_words
 from harness.report.text.finding_words import magnitude
 from harness.report.text.harmless_text import plain
-from harness.report.text.names import (
-    RowKey,
-    lane_text,
-    notable_cells,
-    params_text,
-    place_of,
-    place_of_cell,
-    variant_key,
-    variant_text,
-)
+from harness.report.text.names import CellKey, cell_key, lane_text, notable_cells, params_text, row_key, variant_text
 from harness.report.text.signal_words import Strip, Tone
 
 Mark = Literal["first_bad", "first_fixed", "look"]
@@ -187,16 +178,13 @@ def tables(result: RunResult) -> list[ReportTable]:
         present = dict.fromkeys(entry.cell.image.version for entry in group)
         known = (name for name in order.get(cell.image.series, ()) if name in present)
         versions = list(dict.fromkeys([*known, *present]))
-        by_variant: dict[str, dict[str, CellResult]] = {}
-        for entry in group:
-            by_variant.setdefault(variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
         scenarios = {entry.cell.variant.scenario.name for entry in group}
         is_shared = len(scenarios) == 1 and all(entry.cell.variant.params for entry in group)
         title = f"{plain(cell.image.series)} on {lane_text(cell.lane)}"
         least = result.plan.trials.least
         rows = (
-            row_of(one, versions, result.findings, notable=notable, least=least, is_short=is_shared)
-            for one in by_variant.values()
+            row_of(some, versions, result.findings, notable=notable, least=least, is_short=is_shared)
+            for some in grouped((row_key(entry.cell), entry) for entry in group).values()
         )
         found.append(
             ReportTable(
@@ -209,21 +197,20 @@ def tables(result: RunResult) -> list[ReportTable]:
 
 
 def row_of(
-    results: Mapping[str, CellResult],
+    entries: Sequence[CellResult],
     versions: Sequence[str],
     findings: Sequence[Finding],
     *,
-    notable: Mapping[RowKey, Sequence[Observation]] = MappingProxyType({}),
+    notable: Mapping[CellKey, Sequence[Observation]] = MappingProxyType({}),
     least: int = Trials.least,
     is_short: bool = False,
 ) -> Row:
     """Return the row of one series, lane and variant: verdicts, and figures for each level or value that changed.
-
-    `results` are by version; `least` is the number of launches that a cell needs.
+    `least` is the number of launches that a cell needs.
     """
-    cell = next(iter(results.values())).cell
-    place = place_of_cell(cell)[:3]
-    here = [finding for finding in findings if place_of(finding)[:3] == place]
+    results, cell = {entry.cell.image.version: entry for entry in entries}, entries[0].cell
+    own = row_key(cell)
+    here = [finding for finding in findings if row_key(finding) == own]
     label = params_text(cell.variant) if is_short else variant_text(cell.variant)
     by_size = [finding.metric for finding in sorted(here, key=magnitude, reverse=True) if _is_level(finding)]
     verdicts = [_verdict_cell(results.get(version), least=least, by_size=by_size) for version in versions]
@@ -265,11 +252,11 @@ def _marked(cell: Shown | None, findings: Iterable[Finding], by_size: Sequence[M
     return replace(cell, mark="first_fixed")
 
 
-def _noticed(cell: Shown | None, notable: Mapping[RowKey, Sequence[Observation]]) -> Shown | None:
+def _noticed(cell: Shown | None, notable: Mapping[CellKey, Sequence[Observation]]) -> Shown | None:
     """Return the cell; if nothing worse is known, it names the notable observation that was made there, or else it is
     marked if its memory grows slowly.
     """
-    seen = () if cell is None else notable.get(place_of_cell(cell.result.cell), ())
+    seen = () if cell is None else notable.get(cell_key(cell.result.cell), ())
     if cell is not None and not seen and cell.word == signal_words.SMALL:
         return replace(cell, mark=cell.mark or "look", tone="unsure")
     if cell is None or not seen or not (cell.tone == "good" or cell.shows == "coarse"):

@@ -38,8 +38,7 @@ def of_findings(findings: Sequence[Finding], row: Sequence[CellResult]) -> Drawi
     """Return the drawing of the figure of findings of one metric over the versions of their row, oldest first, with
     their changes; None if fewer than two versions have that figure.
     """
-    results = {entry.cell.image.version: entry for entry in row}
-    verdicts = row_of(results, list(results), findings)
+    verdicts = row_of(row, [entry.cell.image.version for entry in row], findings)
     drawn = drawing(findings[0].metric, verdicts, name=finding_words.place(findings[0]))
     has_two = drawn is not None and sum(point["value"] is not None for point in drawn.rows["points"]) > 1
     return drawn if has_two else None

@@ -24,14 +24,13 @@ from harness.report.finding_boxes import observation_text
 from harness.report.text import fault_sentences, finding_words, signal_words
 from harness.report.text.harmless_text import plain, plain_lines
 from harness.report.text.headline import sentence
-from harness.report.text.names import RowKey, finding_cells, lane_text, place_of_cell, side_of, variant_text
+from harness.report.text.names import CellKey, cell_key, finding_cells, lane_text, side_of, variant_text
 from harness.report.version_table import ReportTable
 
 _TAIL_LINES = 40
 Changes = Mapping[str, Sequence[Finding]]
 """The findings that begin with a cell, by cell id."""
-Observed = Mapping[RowKey, Sequence[Observation]]
-"""The observations at a cell, by its place."""
+Observed = Mapping[CellKey, Sequence[Observation]]
 
 
 def render(result: RunResult) -> str:
@@ -58,7 +57,7 @@ def render(result: RunResult) -> str:
 def _suite(shown_table: ReportTable, changes: Changes, observed: Observed) -> ElementTree.Element:
     results = {cell.result.cell.id: cell.result for cell in shown_table.shown}
     cases = (
-        _case(entry, changes.get(entry.cell.id, ()), observed.get(place_of_cell(entry.cell), ()))
+        _case(entry, changes.get(entry.cell.id, ()), observed.get(cell_key(entry.cell), ()))
         for entry in results.values()
     )
     return _counted(ElementTree.Element("testsuite", name=shown_table.title), cases)

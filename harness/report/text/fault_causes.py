@@ -12,7 +12,7 @@ from harness import amounts
 from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult, Varied
 from harness.model.signals import is_told_alone
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.names import lane_text, place_of_cell, some_of, together
+from harness.report.text.names import cell_key, lane_text, some_of, together
 
 _EITHER = "host or card"
 LOCAL = "local"
@@ -265,7 +265,7 @@ class LaneNames:
         return f"{version(cell.image.version)} {self.on([cell.lane])}".rstrip()
 
     def _tried(self, cell: Cell) -> CellVerdict | None:
-        return next((entry.verdict for entry in self._cells if place_of_cell(entry.cell) == place_of_cell(cell)), None)
+        return next((entry.verdict for entry in self._cells if cell_key(entry.cell) == cell_key(cell)), None)
 
 
 def _has_name(lane: Lane) -> bool:

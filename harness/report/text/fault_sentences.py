@@ -15,7 +15,6 @@ from harness.model import (
     SIGNALS,
     Attribution,
     CellResult,
-    CellVerdict,
     Effect,
     Episode,
     Finding,
@@ -37,7 +36,7 @@ from harness.report.text import finding_words, signal_words
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.finding_words import magnitude
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.names import RowKey, at_most, ordered, params_text, place_of, place_of_cell, side_of, together
+from harness.report.text.names import at_most, ordered, params_text, row_key, side_of, together
 
 MOST_AT_THE_TOP = 3
 _DOUBLE = 2.0
@@ -81,7 +80,7 @@ def sentence(attribution: Attribution, result: RunResult) -> str:
 
 def run_clause(attribution: Attribution, result: RunResult) -> str:
     """Return `the run takes 12 % longer` if that is a consequence of the fault; else ""."""
-    begins = {(*place_of(one)[:3], one.after) for one in (each.finding for each in attribution.episodes)}
+    begins = {side_of(each.finding, each.finding.after) for each in attribution.episodes}
     effects = [
         one.effect
         for one in result.findings
@@ -89,7 +88,7 @@ def run_clause(attribution: Attribution, result: RunResult) -> str:
         and one.consequence_of == attribution.metric
         and one.kind != "first_fixed"
         and one.effect is not None
-        and (*place_of(one)[:3], one.after) in begins
+        and side_of(one, one.after) in begins
     ]
     return f"the run takes {sizes(effects, metric='run_time')}" if effects else ""
 
@@ -337,12 +336,9 @@ def _common(lanes: Sequence[tuple[Episode, ...]]) -> tuple[Episode, ...] | None:
 
 def _mostly_fixed(attribution: Attribution, result: RunResult, order: Order) -> str:
     """Return the version from which on the fault is mostly repaired in all rows; "" if there is none."""
-    rows: dict[RowKey, dict[str, CellVerdict]] = {}
-    for entry in (each for each in result.cells if each.cell.image.series == attribution.series):
-        place = place_of_cell(entry.cell)
-        rows.setdefault((*place[:3], ""), {})[place[3]] = entry.verdict
+    rows = grouped((row_key(entry.cell), (entry.cell.image.version, entry.verdict)) for entry in result.cells)
     found = {
-        mostly_fixed(episode, rows.get(side_of(episode.finding, None), {}), order) for episode in attribution.episodes
+        mostly_fixed(episode, dict(rows.get(row_key(episode.finding), ())), order) for episode in attribution.episodes
     }
     (place_in_order, *others) = found
     return "" if others or place_in_order is None else version(list(order)[place_in_order])

@@ -10,7 +10,7 @@ from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, Observation, R
 from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.names import at_most, lane_text, params_text, side_of, some_of, together, variant_text
+from harness.report.text.names import at_most, lane_text, params_text, row_key, side_of, some_of, together, variant_text
 from harness.report.text.signal_words import is_needless, looks_bad_because, tone
 
 _MOST = 3
@@ -187,16 +187,12 @@ def seems_bad(result: RunResult, looks_bad: Callable[[CellResult], bool] | None 
     `six 1.1 seems bad first (provisional; parse, local; 1 launch): …`. Without `first`, an older version is not
     measured yet.
     """
-    found = {(finding.series, str(finding.lane), str(finding.variant)) for finding in result.findings}
-    rows: dict[tuple[str, str, str], list[CellResult]] = {}
-    for entry in result.cells:
-        place = (entry.cell.image.series, str(entry.cell.lane), str(entry.cell.variant))
-        rows.setdefault(place, []).append(entry)
+    found = set(map(row_key, result.findings))
     same: dict[tuple[str, str], list[str]] = {}
-    for place, cells in rows.items():
+    for row, cells in grouped((row_key(entry.cell), entry) for entry in result.cells).items():
         bad = [number for number, entry in enumerate(cells) if (looks_bad or _looks_bad)(entry)]
         number = next((number for number in bad if not _may_be_none(cells[number])), next(iter(bad), None))
-        if place not in found and number is not None:
+        if row not in found and number is not None:
             image = cells[number].cell.image
             same.setdefault((image.series, image.version), []).append(_seems_bad(cells, number))
     told = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import NOTABLE, Cell, Finding, Lane, Observation, RunResult, Variant, grouped
+from harness.model import NOTABLE, Cell, Finding, Lane, Metric, Observation, RunResult, Variant, grouped
 from harness.report.text.harmless_text import plain, version
 
 
@@ -47,38 +47,35 @@ def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
 # ---------------------------------------------------------------- places
 
 
-RowKey = tuple[str, str, str, str]
-"""The place of a finding (series, lane, variant, metric), or of a cell (series, lane, variant, version)."""
+RowKey = tuple[str, str, str]
+CellKey = tuple[RowKey, str]
+"""The row and the version of a cell."""
 
 
-def place_of(finding: Finding) -> RowKey:
-    return finding.series, str(finding.lane), variant_key(finding.variant), finding.metric
+def row_key(one: Cell | Finding | Observation) -> RowKey:
+    """Return the series, the lane and the variant of a row; the variant distinguishes `1` from `"1"`."""
+    series = one.image.series if isinstance(one, Cell) else one.series
+    return series, str(one.lane), f"{one.variant.scenario.name} {one.variant.params!r}"
 
 
-def place_of_cell(cell: Cell) -> RowKey:
-    """Return series, lane, variant and version of a cell."""
-    return cell.image.series, str(cell.lane), variant_key(cell.variant), cell.image.version
+def cell_key(cell: Cell) -> CellKey:
+    return row_key(cell), cell.image.version
 
 
-def side_of(one: Finding | Observation, version: str | None) -> RowKey:
-    """Return the place of the cell that tested `version` in the row of a finding or an observation."""
-    return one.series, str(one.lane), variant_key(one.variant), version or ""
-
-
-def variant_key(variant: Variant) -> str:
-    """Return a key for scenario and params that distinguishes `1` from `"1"`."""
-    return f"{variant.scenario.name} {variant.params!r}"
+def side_of(one: Finding | Observation, version: str | None) -> CellKey:
+    """Return the key of the cell that tested `version` in the row of a finding or an observation."""
+    return row_key(one), version or ""
 
 
 def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
     """Return the findings that begin with a cell's version (first bad or first fixed), by cell id."""
     found = grouped((side_of(finding, finding.after), finding) for finding in ordered(result))
-    places = ((entry.cell.id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
+    places = ((entry.cell.id, cell_key(entry.cell)) for entry in result.cells) if found else ()
     return {name: found[place] for name, place in places if place in found}
 
 
-def notable_cells(result: RunResult) -> dict[RowKey, list[Observation]]:
-    """Return the observations that nobody should miss by the place of each cell that shows them, errors first."""
+def notable_cells(result: RunResult) -> dict[CellKey, list[Observation]]:
+    """Return the observations that nobody should miss by the key of each cell that shows them, errors first."""
     order = {series.name: [image.version for image in series.images] for series in result.plan.matrix.series}
     return grouped(
         (side_of(each, version), each)
@@ -105,15 +102,15 @@ def positions(result: RunResult) -> dict[tuple[str, str], int]:
 def ordered(result: RunResult) -> list[Finding]:
     """Return the findings grouped by place, oldest version first; consequences of other findings come last."""
     where = positions(result)
-    first_seen: dict[RowKey, int] = {}
+    first_seen: dict[tuple[RowKey, Metric], int] = {}
     for finding in result.findings:
-        first_seen.setdefault(place_of(finding), len(first_seen))
+        first_seen.setdefault((row_key(finding), finding.metric), len(first_seen))
     newest = len(where)
     return sorted(
         result.findings,
         key=lambda finding: (
             bool(finding.consequence_of),
-            first_seen[place_of(finding)],
+            first_seen[row_key(finding), finding.metric],
             where.get((finding.series, finding.after), newest),
         ),
     )
