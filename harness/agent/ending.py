@@ -16,10 +16,9 @@ SHORT = "the program ended by itself after %d of %d steps; let it make more, or 
 LEFT = "the program ended by os._exit or in another program (os.exec), and no step was seen"
 REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 UNSEEN = "the program ended, and no step was seen: "
-STACKS_SIGNAL = signal.SIGUSR2  # requests the stacks of all threads of the scenario process
 
 
-def signal_name(number):
+def signal_name(number: int) -> str:
     """Return the name of a signal, such as `SIGSEGV`; `signal 63` if it has none."""
     try:
         return signal.Signals(number).name

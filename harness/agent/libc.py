@@ -14,6 +14,7 @@ except (ImportError, OSError):
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+STACKS_SIGNAL = signal.SIGUSR2  # requests the stacks of all threads of the scenario process
 MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}  # the numbers of the system call
 
 HIGH_FD = 4000  # above 1024 and 2048, up to which daemon libraries close inherited descriptors

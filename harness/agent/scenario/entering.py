@@ -15,7 +15,7 @@ import json
 import os
 import sys
 
-from .. import ending, libc, samples
+from .. import libc, samples
 
 VARIABLE = "HARNESS_GROUP"
 NUMBERS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -29,7 +29,7 @@ def write_stacks():
     path = "/proc/%s/fd/%s" % (supervisor, stacks_fd)
     fd = libc.raised(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
     faulthandler.enable(file=fd, all_threads=True)
-    faulthandler.register(ending.STACKS_SIGNAL, file=fd, all_threads=True)
+    faulthandler.register(libc.STACKS_SIGNAL, file=fd, all_threads=True)
     return os.getppid() == int(supervisor)
 
 

@@ -20,7 +20,7 @@ import sys
 import time
 import types
 
-from .. import ending, inside, samples
+from .. import ending, inside, libc, samples
 from . import children, stepping
 
 CAME_BACK = "a forked process returned from it; end that process with os._exit"
@@ -98,7 +98,7 @@ class ScriptRun(object):
         for fd in fds:
             os.set_inheritable(fd, False)
         faulthandler.enable(file=stacks_fd, all_threads=True)
-        faulthandler.register(ending.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
+        faulthandler.register(libc.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
         self.job = samples.read_job(root)
         inside.probe_class(self.job)
         self.script = os.path.join(root, self.job["script"])

@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from .. import ending, libc, samples, wire
+from .. import libc, samples, wire
 from ..probes import processes
 from ..scenario import entering
 
@@ -31,7 +31,7 @@ class Stacks(object):
         """Return the stacks of all threads of a process; "" if it has ended."""
         before, until, text = os.fstat(self.fd).st_size, self._clock() + STACKS_S, ""
         try:
-            os.kill(pid, ending.STACKS_SIGNAL)
+            os.kill(pid, libc.STACKS_SIGNAL)
         except OSError:
             return ""
         while self._clock() < until:

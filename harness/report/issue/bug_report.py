@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from harness import amounts
+from harness.agent.ending import signal_name
 from harness.masking import is_private, scrubbed
 from harness.model import (
     BAD,
@@ -384,7 +385,7 @@ def _row(entry: CellResult, issue: Issue, first: Metric) -> list[str]:
     return [
         entry.cell.image.version,
         _image(entry),
-        word + (f" {signal_words.signal_name(verdict.signal)}" if verdict.signal else ""),
+        word + (f" {signal_name(verdict.signal)}" if verdict.signal else ""),
         own,
         amounts.with_interval(step_ms, around and (1000 * around[0], 1000 * around[1])),
         "" if peak_kib is None else amounts.number(peak_kib / 1024),

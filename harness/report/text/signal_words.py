@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import signal
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
 from harness import amounts
+from harness.agent.ending import signal_name
 from harness.model import (
     BAD,
     GOOD,
@@ -31,7 +31,6 @@ from harness.model import (
 from harness.model.signals import signal_of, unit_per
 from harness.report.text.harmless_text import plain, shortened, whole_clauses
 
-_KIB, _MS = 1024.0, 1000.0
 _FINEST = 1e-4
 """The smallest relative change that is named: launches that agree to the last bit would show any change."""
 _TENFOLD = 9.0
@@ -432,14 +431,6 @@ def _named(name: str, verdict: CellVerdict) -> tuple[str, str]:
         case "flat" | "plateau":
             figure = bound
     return word, figure
-
-
-def signal_name(number: int) -> str:
-    """Return the name of an operating system signal: `SIGSEGV`."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
