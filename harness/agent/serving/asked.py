@@ -1,4 +1,6 @@
-"""Reads a request as it is written in a matrix file or in a file of requests, in all places that need to know it."""
+"""Reads what a matrix file or a file of requests says of a request, in all places that need to know it. A script that
+reproduces a launch has these functions, too.
+"""
 
 import json
 
@@ -17,3 +19,25 @@ def request_of(asked: dict, params: dict) -> dict:
         "expect": asked.get("expect") or {},
         "weight": asked.get("weight", 1),
     }
+
+
+def at_path(value, path):
+    """Return what is at a dotted path; None if nothing is."""
+    for word in path.split("."):
+        if isinstance(value, list) and word.isdigit() and int(word) < len(value):
+            value = value[int(word)]
+        elif isinstance(value, dict):
+            value = value.get(word)
+        else:
+            return None
+    return value
+
+
+def params_taken(setup, params):
+    """Return those of the params that the `setup` of a client takes after the url."""
+    import inspect  # only a client of the user's needs it
+
+    first, *others = inspect.signature(setup).parameters.values()
+    names = [each.name for each in others if each.kind != each.VAR_KEYWORD]
+    takes_all = len(names) < len(others)
+    return {name: params[name] for name in params if name in names or (takes_all and name != first.name)}

@@ -31,7 +31,7 @@ from .. import result_names, samples
 from ..probes import processes
 from ..scenario import script_run, stepping
 from . import http
-from .asked import request_of
+from .asked import at_path, request_of
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PROBE_S = 0.002, 0.02, 5.0
 FIRST_FAILURES, FIRST_TIMEOUTS = 5, 2
@@ -97,7 +97,7 @@ class Kind(object):
         if self._json is not None:
             found = _json_of(reply)
             for path, value in self._json.items():
-                own = _at(found, path)
+                own = at_path(found, path)
                 if own != value:
                     return "%s in the reply is %s" % (path, json.dumps(own)[:60] if own is not None else "missing")
         return ""
@@ -112,18 +112,6 @@ def _json_of(reply):
         return json.loads(reply.text.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
-
-
-def _at(value, path):
-    """Return what is at a dotted path; None if nothing is."""
-    for word in path.split("."):
-        if isinstance(value, list) and word.isdigit() and int(word) < len(value):
-            value = value[int(word)]
-        elif isinstance(value, dict):
-            value = value.get(word)
-        else:
-            return None
-    return value
 
 
 class Numbers(object):

@@ -7,7 +7,6 @@ too late, another thread calls it. One in the first call of `setup`, or a script
 server's fault.
 """
 
-import inspect
 import os
 import queue
 import threading
@@ -16,6 +15,7 @@ from numbers import Real
 from .. import ending
 from ..scenario import script_run
 from . import client
+from .asked import params_taken
 
 LONGEST = 100  # characters of a failure
 REFUSALS = ("Connection refused", "ECONNREFUSED")
@@ -90,7 +90,7 @@ class Scripted(client.Client):
         self._script = os.path.join(self.root, self.serve["script"])
         try:
             setup = script_run.loaded(self._script).setup
-            params = _taken(setup, self.job.get("params") or {})
+            params = params_taken(setup, self.job.get("params") or {})
         except BaseException as error:
             raise client.GaveUp(ending.describe_failure(error, "the client", self._script))
         self._setup = lambda: _callable(setup(self.url, **params))
@@ -143,14 +143,6 @@ class Scripted(client.Client):
             found = {"items": found}
         began = link.began if link.due_at is None else link.due_at
         self._succeeded(link, began, link.ended, link, dict(found) if isinstance(found, dict) else {})
-
-
-def _taken(setup, params):
-    """Return those of the params that `setup` takes after the url."""
-    first, *others = inspect.signature(setup).parameters.values()
-    names = [each.name for each in others if each.kind != each.VAR_KEYWORD]
-    takes_all = len(names) < len(others)
-    return {name: params[name] for name in params if name in names or (takes_all and name != first.name)}
 
 
 def _callable(request):

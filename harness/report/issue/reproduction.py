@@ -25,7 +25,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness import amounts
-from harness.agent.serving.asked import request_of
+from harness.agent.serving import asked
 from harness.masking import WITHHELD, is_private, is_secret, scrubbed, told, told_words
 from harness.model import SIGNALS, Build, CellResult, Install, Pull, RunResult, Scalar, Source, Trial, unit_per, written
 from harness.model.answers import Container, InPlace, Issue, Machine, Recipe
@@ -163,7 +163,7 @@ def _server(recipe: Recipe) -> str:
         "request_s": scenario.request_timeout_s,
     }
     written_as = {name: literal(value) if name == "params" else repr(value) for name, value in arguments.items()}
-    reader = inspect.getsource(request_of)
+    reader = "\n\n".join(map(inspect.getsource, (asked.request_of, asked.at_path, asked.params_taken)))
     return templates().get_template("reduced_server.py.j2").render(arguments=written_as, reader=reader)
 
 
