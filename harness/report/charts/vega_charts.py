@@ -7,6 +7,7 @@ page's CSS variables, so that charts adapt to dark mode and print.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from harness.report.blocks import ChartName, Drawing
@@ -134,7 +135,7 @@ def _layer(data: str, mark: Mapping[str, Any], encoding: Mapping[str, Any]) -> d
     return {"data": {"name": data}, "mark": mark, "encoding": encoding}
 
 
-# ---------------------------------------------------------------- a figure over the steps
+# ---------------------------------------------------------------- lines: over the steps, and of latencies
 
 
 def _trace(palette: Palette) -> Definition:
@@ -142,35 +143,13 @@ def _trace(palette: Palette) -> Definition:
 
     The datasets `lines` and `looks` have trial, and step and value, which are lists of the same length.
     """
-    colour = {
-        "field": "trial", "type": "nominal", "title": "trial",
-        "scale": {"range": [palette[name] for name in _TRIAL_COLOURS]},
-        "legend": {"orient": "top", "direction": "horizontal", "offset": 4, "symbolType": "stroke",
-                   "titleOrient": "left"},
-    }  # fmt: skip
-    step = {
-        "field": "step",
-        "type": "quantitative",
-        "title": "step",
-        "scale": {"nice": False},
-        "axis": {"tickCount": 6},
-    }
-    value = {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False}}
-    tooltip = [{"field": name, "title": name} for name in ("trial", "step", "value")]
-    flat = {"transform": [{"flatten": ["step", "value"]}]}
-    unseen = {"type": "point", "opacity": 0, "size": 60, "aria": False}
-    return _base(palette) | {
-        "height": 140,
-        "encoding": {"x": step, "y": value, "color": colour},
-        "layer": [
-            _layer("lines", {"type": "line", "strokeWidth": 1.3}, {}) | flat,
-            _layer("lines", unseen, {"tooltip": tooltip}) | flat,
-            _layer("looks", {"type": "point", "filled": False, "size": 55}, {"tooltip": tooltip}) | flat,
-        ],
-    }
-
-
-# ---------------------------------------------------------------- the latencies of requests
+    step = {"field": "step", "type": "quantitative", "title": "step", "scale": {"nice": False}}
+    return _line_chart(
+        palette, height=140, width=1.3, of={"field": "trial", "title": "trial"}, legend={"titleOrient": "left"},
+        x=step | {"axis": {"tickCount": 6}},
+        y={"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False}},
+        marks={"looks": {"type": "point", "filled": False, "size": 55}},
+    )  # fmt: skip
 
 
 def _latency(palette: Palette) -> Definition:
@@ -178,27 +157,33 @@ def _latency(palette: Palette) -> Definition:
 
     The dataset `lines` has version, and share (a percentile) and value, which are lists of the same length.
     """
-    colour = {
-        "field": "version", "type": "nominal", "title": None, "sort": None,
-        "scale": {"range": [palette[name] for name in _TRIAL_COLOURS]},
-        "legend": {"orient": "top", "direction": "horizontal", "offset": 4, "symbolType": "stroke", "columns": 4},
-    }  # fmt: skip
     share = {"field": "share", "type": "ordinal", "sort": None, "title": "share of requests", "axis": {"labelAngle": 0}}
     value = {
         "field": "value", "type": "quantitative", "title": None, "scale": {"type": "log", "nice": False},
         "axis": {"tickCount": 12, "format": "~g"},  # with fewer, only powers of ten have a number
     }  # fmt: skip
-    tooltip = [{"field": name, "title": name} for name in ("version", "share", "value")]
-    flat = {"transform": [{"flatten": ["share", "value"]}]}
+    of, legend = {"field": "version", "title": None, "sort": None}, {"columns": 4}
+    return _line_chart(palette, height=200, width=1.5, of=of, legend=legend, x=share, y=value)
+
+
+def _line_chart(
+    palette: Palette, *, height: int, width: float, of: Definition, legend: Definition, x: Definition, y: Definition,
+    marks: Mapping[str, Definition] = MappingProxyType({}),
+) -> Definition:  # fmt: skip
+    """Return a chart of the dataset `lines`: a line in a colour of its own for each value of the field `of`, whose `x`
+    and `y` are lists. `marks`: how the points of further datasets are marked.
+    """
+    drawn = {"orient": "top", "direction": "horizontal", "offset": 4, "symbolType": "stroke"} | legend
+    colour = of | {"type": "nominal", "scale": {"range": [palette[name] for name in _TRIAL_COLOURS]}, "legend": drawn}
+    tooltip = {"tooltip": [{"field": each["field"], "title": each["field"]} for each in (of, x, y)]}
     unseen = {"type": "point", "opacity": 0, "size": 60, "aria": False}
-    return _base(palette) | {
-        "height": 200,
-        "encoding": {"x": share, "y": value, "color": colour},
-        "layer": [
-            _layer("lines", {"type": "line", "strokeWidth": 1.5}, {}) | flat,
-            _layer("lines", unseen, {"tooltip": tooltip}) | flat,
-        ],
-    }
+    layers = [
+        _layer("lines", {"type": "line", "strokeWidth": width}, {}),
+        *(_layer(data, mark, tooltip) for data, mark in (("lines", unseen), *marks.items())),
+    ]
+    flat = {"transform": [{"flatten": [x["field"], y["field"]]}]}
+    encoding = {"x": x, "y": y, "color": colour}
+    return _base(palette) | {"height": height, "encoding": encoding, "layer": [layer | flat for layer in layers]}
 
 
 # ---------------------------------------------------------------- speed over memory
