@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -35,31 +35,32 @@ class OpenIndex:
         """Return all runs by path, including directories that cannot be read, without what `try` launched first."""
         said = self._connection.execute("SELECT run, sentence FROM causes ORDER BY run, number")
         sentences: dict[int, list[str]] = grouped(said)
-        rows = self._connection.execute(
-            "SELECT id, path, matrix, kind, started, coalesce(duration_s, 0.0), verdict, cells, bad, findings,"
-            " warnings, problem, stamp FROM runs WHERE kind != 'rehearsal' ORDER BY started, path"
-        )
-        return {
-            path: IndexedRun(
-                path=path, matrix=matrix, kind=kind, started=started, duration_s=duration_s, verdict=verdict,
-                cells=cells, bad=bad, findings=findings, warnings=tuple(json.loads(warnings)), problem=problem,
-                stamp=stamp, sentences=tuple(sentences.get(number, ())),
-            )
-            for number, path, matrix, kind, started, duration_s, verdict, cells, bad, findings, warnings, problem, stamp
-            in rows
-        }  # fmt: skip
+        found = {}
+        for row in self._named(
+            "SELECT id, path, matrix, kind, started, coalesce(duration_s, 0.0) AS duration_s, verdict, cells, bad,"
+            " findings, warnings, problem, stamp FROM runs WHERE kind != 'rehearsal' ORDER BY started, path"
+        ):
+            own, warnings = sentences.get(row.pop("id"), ()), json.loads(row.pop("warnings"))
+            found[row["path"]] = IndexedRun(**row, warnings=tuple(warnings), sentences=tuple(own))
+        return found
+
+    def _named(self, query: str, values: Sequence[object] = ()) -> Iterator[dict[str, Any]]:
+        """Yield the rows that a query finds, each by the names of its columns."""
+        cursor = self._connection.execute(query, values)
+        names = [name for name, *_ in cursor.description]
+        return (dict(zip(names, row, strict=True)) for row in cursor)
 
     def series_of(self) -> dict[str, set[str]]:
         """Return the names of each run's series, by the run's path."""
         rows = self._connection.execute("SELECT DISTINCT path, series FROM images JOIN runs ON runs.id = run")
         return {path: set(series) for path, series in grouped(rows).items()}
 
-    def histories(self, *, matrix: Some = None, series: Some = None) -> list[IndexedHistory]:
+    def histories(self, *, matrix: Some = None) -> list[IndexedHistory]:
         """Return the histories with at least one cell in any run."""
-        condition, values = _where(matrix=matrix, series=series)
-        rows = self._connection.execute(
+        condition, values = _where(matrix=matrix)
+        rows = self._named(
             "SELECT id, matrix, series, host, gpu, scenario, params, lane, variant, concluded,"
-            " EXISTS (SELECT 1 FROM cells WHERE history = histories.id AND per = 'request') FROM histories"
+            " EXISTS (SELECT 1 FROM cells WHERE history = histories.id AND per = 'request') AS is_served FROM histories"
             f" WHERE {condition} AND id IN (SELECT history FROM cells) ORDER BY matrix, series, id",
             values,
         )
@@ -143,25 +144,19 @@ class OpenIndex:
     def findings(self, *, histories: Some = None, runs: Some = None) -> list[tuple[int, SeenFinding]]:
         """Return the findings of these histories (by id) in these runs (by path), each with the id of its history."""
         condition, values = _where(history=histories, path=runs)
-        rows = self._connection.execute(
-            "SELECT history, path, number, signal, findings.kind, before, after, findings.verdict, effect, unit, low,"
-            f" high, p, confirmed, consequence_of FROM findings JOIN runs ON runs.id = run WHERE {condition}"
-            " ORDER BY started, path, number",
+        rows = self._named(
+            "SELECT history, path AS run, number, signal, findings.kind AS kind, before, after,"
+            " findings.verdict AS verdict, effect, unit, low, high, p, confirmed, consequence_of"
+            f" FROM findings JOIN runs ON runs.id = run WHERE {condition} ORDER BY started, path, number",
             values,
         )
-        return [
-            (
-                history,
-                SeenFinding(
-                    run=run, number=number, signal=signal, kind=kind, before=before, after=after, verdict=verdict, p=p,
-                    effect=None if effect is None
-                    else Effect(value=effect, unit=unit, ci=None if low is None else (low, high)),
-                    confirmed=bool(confirmed), consequence_of=consequence_of,
-                ),
-            )
-            for history, run, number, signal, kind, before, after, verdict, effect, unit, low, high, p, confirmed,
-            consequence_of in rows
-        ]  # fmt: skip
+        found = []
+        for row in rows:
+            history, value, unit, low, high = (row.pop(name) for name in ("history", "effect", "unit", "low", "high"))
+            ci = None if low is None else (low, high)
+            effect = None if value is None else Effect(value=value, unit=unit, ci=ci)
+            found.append((history, SeenFinding(**{**row, "effect": effect, "confirmed": bool(row["confirmed"])})))
+        return found
 
 
 def _where(**asked: Some) -> tuple[str, list[object]]:
@@ -174,13 +169,12 @@ def _where(**asked: Some) -> tuple[str, list[object]]:
 # ---------------------------------------------------------------- what is concluded from all runs
 
 
-def _history(row: Sequence[Any]) -> IndexedHistory:
-    number, matrix, series, host, gpu, scenario, params, lane, variant, concluded, is_served = row
+def _history(row: dict[str, Any]) -> IndexedHistory:
+    params, concluded, is_served = (row.pop(name) for name in ("params", "concluded", "is_served"))
     # NULL: another process has just added a run, and will conclude.
     known = json.loads(concluded) if concluded else {"lives": (), "drifts": ()}
     return IndexedHistory(
-        id=number, matrix=matrix, series=series, host=host, gpu=gpu, scenario=scenario, lane=lane, variant=variant,
-        params=tuple(json.loads(params).items()), per="request" if is_served else "step",
+        **row, params=tuple(json.loads(params).items()), per="request" if is_served else "step",
         lives=tuple(map(_life, known["lives"])),
         drifts=tuple(Drift(**{**drift, "effect": _effect(drift["effect"])}) for drift in known["drifts"]),
     )  # fmt: skip
