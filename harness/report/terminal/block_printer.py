@@ -16,6 +16,7 @@ from harness.report.text.harmless_text import plain, spelled
 STYLES: dict[str, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim", "": ""}
 """Tone -> how it looks on a terminal."""
 GUTTER = 2
+_SIGN = " - "
 MOST_NAME = 60
 """Most characters of a column that says what a row is about."""
 
@@ -27,7 +28,8 @@ class Pen:
         self.console = console
 
     def text(self, text: str, style: str | Style = "") -> Text:
-        return console_text(text, self.console, style)
+        """Return one line of text. Characters that the console cannot write are replaced by ASCII spellings."""
+        return Text(spelled(plain(text), encoding=self.console.encoding), style=style)
 
     def width(self, text: str) -> int:
         return self.text(text).cell_len
@@ -36,11 +38,11 @@ class Pen:
         """Write one text after `before` empty lines; `whole` turns wrapping off, so that the text can be copied."""
         self.console.print(*[""] * before, self.text(text, style), sep="\n", soft_wrap=whole)
 
-    def item(self, text: Text, *, sign: str = " - ") -> None:
-        lines = text.wrap(self.console, max(1, self.console.width - len(sign)), overflow="fold")
+    def item(self, text: str, style: str = "") -> None:
+        lines = self.text(text, style).wrap(self.console, max(1, self.console.width - len(_SIGN)), overflow="fold")
         for number, line in enumerate(lines):
             line.rstrip()
-            self.console.print(Text(sign if number == 0 else " " * len(sign)), line, sep="")
+            self.console.print(Text(" " * len(_SIGN) if number else _SIGN), line, sep="")
 
     def table(self, table: TextTable) -> None:
         """Write a table whose cells may have several lines."""
@@ -58,8 +60,3 @@ class Pen:
     def _cell(self, one: str | Box) -> Text:
         style = STYLES[one.tone] if isinstance(one, Box) else ""
         return Text("\n").join(self.text(line, style) for line in text_of(one).split("\n"))
-
-
-def console_text(text: str, console: Console, style: str | Style = "") -> Text:
-    """Return one line of text. Characters that the console cannot write are replaced by ASCII spellings."""
-    return Text(spelled(plain(text), encoding=console.encoding), style=style)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -26,12 +27,13 @@ from harness.model import (
     Pair,
     Setting,
     Standing,
+    grouped,
 )
 from harness.report.blocks import Drawing
 from harness.report.charts import vega_charts
 from harness.report.exports.cell_table import json_ready
 from harness.report.exports.summary_json import attributions_json
-from harness.report.terminal.block_printer import console_text
+from harness.report.terminal.block_printer import Pen
 from harness.report.text import fault_sentences, headline, signal_words
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import together, variant_text
@@ -49,21 +51,20 @@ _LEVELS: Mapping[str, tuple[str, str]] = {
 
 def render(comparison: Comparison, console: Console) -> None:
     """Write the comparison to `console`, at its width and in its encoding."""
+    pen = Pen(console)
     if comparison.together is not None:
-        console.print(console_text(headline.sentence(comparison.together), console), style="bold")
+        pen.line(headline.sentence(comparison.together), style="bold")
     for change in comparison.since:
-        console.print(console_text(since_text(change, comparison.pairs), console), style="bold")
+        pen.line(since_text(change, comparison.pairs), style="bold")
     for columns in dict.fromkeys((pair.one, pair.other) for pair in comparison.pairs):
         console.print()
-        _write_pairs([pair for pair in comparison.pairs if (pair.one, pair.other) == columns], columns, console)
+        _write_pairs([pair for pair in comparison.pairs if (pair.one, pair.other) == columns], columns, pen)
     for line in _refusals(comparison.pairs):
-        console.print(console_text(line, console), style="yellow")
+        pen.line(line, style="yellow")
     console.print()
     rates = units(verdict for pair in comparison.pairs for verdict in pair.verdicts)
-    if rates:
-        console.print(console_text(rates, console), style="dim")
-    for note in comparison.notes:
-        console.print(console_text(note, console), style="dim")
+    for note in (*([rates] if rates else []), *comparison.notes):
+        pen.line(note, style="dim")
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -155,67 +156,54 @@ def since_text(change: MachineChange, pairs: Sequence[Pair]) -> str:
 
 def _refusals(pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield a line for each set of reasons that makes cells not comparable, with the names of these cells."""
-    alike: dict[tuple[Column, Column, tuple[str, ...]], list[str]] = {}
-    for pair in pairs:
-        if pair.refused:
-            alike.setdefault((pair.one, pair.other, pair.refused), []).append(_cell_name(pair))
+    alike = grouped(((pair.one, pair.other, pair.refused), _cell_name(pair)) for pair in pairs if pair.refused)
     for (left, right, refused), cells in alike.items():
         yield f"not comparable: {'; '.join(cells)}: {left.label} and {right.label}: {'; '.join(refused)}"
 
 
-def _write_pairs(pairs: Sequence[Pair], columns: tuple[Column, Column], console: Console) -> None:
+def _write_pairs(pairs: Sequence[Pair], columns: tuple[Column, Column], pen: Pen) -> None:
     """Write each cell's name on its own line, with the cell's rows below it. All rows have the same column widths.
 
     If the labels do not fit, they are written above the table, and the header shows A and B.
     """
-    labels = (columns[0].label, columns[1].label)
-    widths = _widths(pairs, labels, console)
-    if widths is None:
-        for letter, label in zip(_LETTERS, labels, strict=True):
-            console.print(console_text(f"{letter}: {label}", console), style="bold")
-        labels = _LETTERS
-        widths = _widths(pairs, labels, console)
-    console.print(_grid([_header(labels)], widths, console), style="bold")
-    for name, told in _told(pairs, labels).items():
-        console.print(console_text(name, console))
-        console.print(_grid(told, widths, console))
+    given = (columns[0].label, columns[1].label)
+    for labels in (given, _LETTERS):
+        header = "", *labels, "ratio (95 %)", ""
+        told = {_cell_name(pair): list(_rows(pair, *labels)) for pair in pairs}
+        widths = _widths([header, *itertools.chain(*told.values())], pen)
+        if widths is not None:
+            break
+    for letter, label in zip(labels, given, strict=True) if labels is not given else ():
+        pen.line(f"{letter}: {label}", style="bold")
+    pen.console.print(_grid([header], widths, pen), style="bold")
+    for name, rows in told.items():
+        pen.line(name)
+        pen.console.print(_grid(rows, widths, pen))
 
 
-Labels = tuple[str, str]
-
-
-def _told(pairs: Sequence[Pair], labels: Labels) -> Mapping[str, Sequence[tuple[str, ...]]]:
-    return {_cell_name(pair): list(_rows(pair, labels)) for pair in pairs}
-
-
-def _header(labels: Labels) -> tuple[str, ...]:
-    return "", *labels, "ratio (95 %)", ""
-
-
-def _widths(pairs: Sequence[Pair], labels: Labels, console: Console) -> list[int] | None:
+def _widths(rows: Sequence[Sequence[str]], pen: Pen) -> list[int] | None:
     """Return the column widths in characters; None if the labels do not fit.
 
     The last two columns wrap between words if necessary.
     """
-    rows = [_header(labels), *(row for some in _told(pairs, labels).values() for row in some)]
-    cells = [[console_text(cell, console) for cell in column] for column in zip(*rows, strict=True)]
+    cells = [list(map(pen.text, column)) for column in zip(*rows, strict=True)]
     *names, ratio, standing = (max(_LEAST, *(cell.cell_len for cell in column)) for column in cells)
-    words_of = [[Measurement.get(console, console.options, cell).minimum for cell in column] for column in cells[3:]]
-    least = [max(_LEAST, *lengths) for lengths in words_of]
-    room = console.width - _INDENT - sum(names) - _GUTTER * (len(cells) - 1)
+    measured = ([Measurement.get(pen.console, pen.console.options, cell) for cell in column] for column in cells[3:])
+    least = [max(_LEAST, *(cell.minimum for cell in column)) for column in measured]
+    room = pen.console.width - _INDENT - sum(names) - _GUTTER * (len(cells) - 1)
     if room < sum(least):
         return None
     standing = min(standing, max(least[1], room - ratio, room // 2), room - least[0])
     return [*names, min(ratio, room - standing), standing]
 
 
-def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int] | None, console: Console) -> Padding:
+def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int | None] | None, pen: Pen) -> Padding:
     """Return the rows as a grid; without `widths`, cells wrap anywhere."""
     grid = Table(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=False)
-    for place in range(len(rows[0])):
-        grid.add_column(width=None if widths is None else widths[place], overflow="fold")
+    for width in widths or [None] * len(rows[0]):
+        grid.add_column(width=width, overflow="fold")
     for row in rows:
-        grid.add_row(*(console_text(cell, console) for cell in row))
+        grid.add_row(*map(pen.text, row))
     return Padding(grid, (0, 0, 0, _INDENT))
 
 
@@ -223,8 +211,9 @@ def _cell_name(pair: Pair) -> str:
     return f"{plain(pair.series)} {plain(pair.image)}, {variant_text(pair.variant)}"
 
 
-def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
-    """Yield for each signal its title, the two figures, their ratio, and how the second figure compares.
+def _rows(pair: Pair, one: str, other: str) -> Iterator[tuple[str, ...]]:
+    """Yield for each signal its title, the two figures, their ratio, and how the second figure compares. `one` and
+    `other` are the labels of the two columns.
 
     A signal without any figure is left out. A signal other than the growth and the peak of memory and the step time, or
     the run time if no step was timed, is also left out if the sides do not differ in it and neither side is bad.
@@ -234,7 +223,7 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     quiet = "peak_memory" if any("leak" in verdict.verdicts for verdict in pair.verdicts) else "memory"
     verdicts = [verdict_text(verdict) for verdict in pair.verdicts]
     outcome = by_metric.get("outcome")
-    told = "not comparable" if outcome is None else standing_text(outcome, *labels)
+    told = "not comparable" if outcome is None else standing_text(outcome, one, other)
     if outcome is not None and outcome.standing == "same" and any(verdict.state != "good" for verdict in pair.verdicts):
         told = "neither is bad"
     yield _title("outcome"), *verdicts, "", told
@@ -250,7 +239,7 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
                 ratio = amounts.effect(Effect(value=round(both.ratio, 4), unit="ratio", ci=(low, high)))
             like, digits = amounts.middle(values), amounts.digits_apart(*values)
             shown = [signal_words.value_text(metric, value, like=like, digits=digits) or "–" for value in values]
-            yield _title(metric), *shown, ratio, standing_text(both, *labels)
+            yield _title(metric), *shown, ratio, standing_text(both, one, other)
 
 
 def verdict_text(verdict: CellVerdict) -> str:

@@ -23,7 +23,7 @@ from rich.text import Text
 from harness import amounts
 from harness.model import ProgressListener
 from harness.model.watching import EndedTrial, Waiting
-from harness.report.terminal.block_printer import console_text
+from harness.report.terminal.block_printer import Pen
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, spelled
 
@@ -258,7 +258,7 @@ class LiveProgress(LanesProgress):
     """A thread-safe ProgressListener. The lanes are shown while the context manager `display` is active."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float], told: set[str] | None = None) -> None:
-        self._console = console
+        self._pen = Pen(console)
         super().__init__(clock=clock, told=told)
         self._found = ""
         self.display = Live(
@@ -291,7 +291,7 @@ class LiveProgress(LanesProgress):
 
     def _say(self, sign: str, text: str, *, style: str) -> None:
         """Print one line above the lanes. Do not hold `_lock`: the display takes its own lock, then calls `_shown`."""
-        self._console.print(console_text(sign, self._console, style), console_text(text, self._console))
+        self._pen.console.print(self._pen.text(sign, style), self._pen.text(text))
 
     # ------------------------------------------------------------ the lanes
 
@@ -299,7 +299,7 @@ class LiveProgress(LanesProgress):
         """Return the lines of the lanes, preceded by the findings so far."""
         with self._lock:
             found = self._found
-        return Group(*([console_text(found, self._console, "bold")] if found else []), self._lines())
+        return Group(*([self._pen.text(found, "bold")] if found else []), self._lines())
 
     def _lines(self) -> Table:
         with self._lock:
@@ -307,7 +307,7 @@ class LiveProgress(LanesProgress):
                 (name, state.count, state.activity, _seen(state), state.left or "—")
                 for name, state in self._lanes.items()
             ]
-        width = self._console.width
+        width = self._pen.console.width
         grid = Table.grid(padding=(0, 1), expand=width >= _WIDE)
         if width < _WIDE:
             for *texts, _ in rows:
@@ -324,7 +324,7 @@ class LiveProgress(LanesProgress):
         return grid
 
     def _text(self, text: str, style: str = "") -> Text:
-        line = console_text(text, self._console, style)
+        line = self._pen.text(text, style)
         line.no_wrap, line.overflow = True, "ellipsis"
         return line
 

@@ -85,14 +85,14 @@ def _write_all(shown: Document, pen: Pen) -> None:
         sentence, *texts, command = finding.lines
         pen.line(sentence, style="red", before=1)
         for text in texts:
-            pen.item(pen.text(text))
+            pen.item(text)
         pen.line(f"   {command}", whole=True)
     for number, line in enumerate(version_table.legend(measured)):
         pen.line(line, style="dim", before=number == 0)
     for section in shown.sections:
         pen.line(section.label, style="bold", before=1)
         for line in section.lines:
-            pen.item(pen.text(line, "yellow" if section.doubt else ""))
+            pen.item(line, "yellow" if section.doubt else "")
 
 
 def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
@@ -123,7 +123,7 @@ def _write_signals(shown_table: ReportTable, pen: Pen) -> None:
         pen.console.print(grid)
         for reason, titles in reasons.items():
             if reason:
-                pen.item(pen.text(f"{', '.join(titles)}: {reason}", "dim"))
+                pen.item(f"{', '.join(titles)}: {reason}", "dim")
 
 
 def _brief(shown_table: ReportTable) -> ReportTable:

@@ -297,7 +297,7 @@ def test_a_first_launch_that_lasts_says_when_it_ends_and_counts_no_samples_as_st
     live.step(lane="local", step=600, rss_kib=2000.0)
     for now_s, left in ((20, "—"), (60, "this launch is cut off in ≤ 19 min")):
         clock.now_s = now_s
-        live._console.print(live._lines())
+        live._pen.console.print(live._lines())
         told = lines.getvalue().splitlines()[-1]
         assert told.rstrip().endswith(left)
         assert "step" not in told
