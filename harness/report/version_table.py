@@ -25,10 +25,9 @@ from harness.model import (
 )
 from harness.report import blocks
 from harness.report.blocks import Box, TextTable
-from harness.report.text import harmless_text, signal_words
+from harness.report.text import harmless_text, names, signal_words
 from harness.report.text.finding_words import magnitude
 from harness.report.text.harmless_text import plain
-from harness.report.text.names import CellKey, cell_key, lane_text, notable_cells, params_text, row_key, variant_text
 from harness.report.text.signal_words import Strip, Tone
 
 Mark = Literal["first_bad", "first_fixed", "look"]
@@ -171,8 +170,7 @@ def units(shown: Iterable[CellVerdict]) -> str:
 def tables(result: RunResult) -> list[ReportTable]:
     """Return one table per series and lane, in the order of the plan."""
     groups = grouped(((entry.cell.image.series, str(entry.cell.lane)), entry) for entry in result.cells)
-    order = {series.name: [image.version for image in series.images] for series in result.plan.matrix.series}
-    found, notable = [], notable_cells(result)
+    order, found, notable = names.versions_of(result), [], names.notable_cells(result)
     for group in groups.values():
         cell = group[0].cell
         present = dict.fromkeys(entry.cell.image.version for entry in group)
@@ -180,11 +178,11 @@ def tables(result: RunResult) -> list[ReportTable]:
         versions = list(dict.fromkeys([*known, *present]))
         scenarios = {entry.cell.variant.scenario.name for entry in group}
         is_shared = len(scenarios) == 1 and all(entry.cell.variant.params for entry in group)
-        title = f"{plain(cell.image.series)} on {lane_text(cell.lane)}"
+        title = f"{plain(cell.image.series)} on {names.lane_text(cell.lane)}"
         least = result.plan.trials.least
         rows = (
             row_of(some, versions, result.findings, notable=notable, least=least, is_short=is_shared)
-            for some in grouped((row_key(entry.cell), entry) for entry in group).values()
+            for some in grouped((names.row_key(entry.cell), entry) for entry in group).values()
         )
         found.append(
             ReportTable(
@@ -201,7 +199,7 @@ def row_of(
     versions: Sequence[str],
     findings: Sequence[Finding],
     *,
-    notable: Mapping[CellKey, Sequence[Observation]] = MappingProxyType({}),
+    notable: Mapping[names.CellKey, Sequence[Observation]] = MappingProxyType({}),
     least: int = Trials.least,
     is_short: bool = False,
 ) -> Row:
@@ -209,9 +207,9 @@ def row_of(
     `least` is the number of launches that a cell needs.
     """
     results, cell = {entry.cell.image.version: entry for entry in entries}, entries[0].cell
-    own = row_key(cell)
-    here = [finding for finding in findings if row_key(finding) == own]
-    label = params_text(cell.variant) if is_short else variant_text(cell.variant)
+    own = names.row_key(cell)
+    here = [finding for finding in findings if names.row_key(finding) == own]
+    label = names.params_text(cell.variant) if is_short else names.variant_text(cell.variant)
     by_size = [finding.metric for finding in sorted(here, key=magnitude, reverse=True) if _is_level(finding)]
     verdicts = [_verdict_cell(results.get(version), least=least, by_size=by_size) for version in versions]
     told = (_noticed(_marked(shown, here, by_size), notable) for shown in verdicts)
@@ -252,11 +250,11 @@ def _marked(cell: Shown | None, findings: Iterable[Finding], by_size: Sequence[M
     return replace(cell, mark="first_fixed")
 
 
-def _noticed(cell: Shown | None, notable: Mapping[CellKey, Sequence[Observation]]) -> Shown | None:
+def _noticed(cell: Shown | None, notable: Mapping[names.CellKey, Sequence[Observation]]) -> Shown | None:
     """Return the cell; if nothing worse is known, it names the notable observation that was made there, or else it is
     marked if its memory grows slowly.
     """
-    seen = () if cell is None else notable.get(cell_key(cell.result.cell), ())
+    seen = () if cell is None else notable.get(names.cell_key(cell.result.cell), ())
     if cell is not None and not seen and cell.word == signal_words.SMALL:
         return replace(cell, mark=cell.mark or "look", tone="unsure")
     if cell is None or not seen or not (cell.tone == "good" or cell.shows == "coarse"):

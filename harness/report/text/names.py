@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import NOTABLE, Cell, Finding, Lane, Metric, Observation, RunResult, Variant, grouped
+from harness.model import NOTABLE, Cell, Finding, Lane, Observation, RunResult, Variant, grouped
 from harness.report.text.harmless_text import plain, version
 
 
@@ -76,41 +76,30 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
 
 def notable_cells(result: RunResult) -> dict[CellKey, list[Observation]]:
     """Return the observations that nobody should miss by the key of each cell that shows them, errors first."""
-    order = {series.name: [image.version for image in series.images] for series in result.plan.matrix.series}
+    order = versions_of(result)
+
+    def shown_by(each: Observation) -> Sequence[str]:
+        versions = order[each.series]
+        return versions[versions.index(each.after) : versions.index(each.last or each.after) + 1]
+
     return grouped(
         (side_of(each, version), each)
         for each in sorted(result.observations, key=lambda each: each.signal != NOTABLE[0])
         if each.signal in NOTABLE
-        for version in _shown_by(each, order[each.series])
+        for version in shown_by(each)
     )
 
 
-def _shown_by(each: Observation, versions: Sequence[str]) -> Sequence[str]:
-    """Return the versions that show an observation."""
-    return versions[versions.index(each.after) : versions.index(each.last or each.after) + 1]
-
-
-def positions(result: RunResult) -> dict[tuple[str, str], int]:
-    """Return the position of each (series, version) in its history, 0 for the oldest."""
-    return {
-        (series.name, image.version): position
-        for series in result.plan.matrix.series
-        for position, image in enumerate(series.images)
-    }
+def versions_of(result: RunResult) -> dict[str, list[str]]:
+    """Return the versions of each series, oldest first."""
+    return {series.name: [image.version for image in series.images] for series in result.plan.matrix.series}
 
 
 def ordered(result: RunResult) -> list[Finding]:
     """Return the findings grouped by place, oldest version first; consequences of other findings come last."""
-    where = positions(result)
-    first_seen: dict[tuple[RowKey, Metric], int] = {}
-    for finding in result.findings:
-        first_seen.setdefault((row_key(finding), finding.metric), len(first_seen))
-    newest = len(where)
-    return sorted(
-        result.findings,
-        key=lambda finding: (
-            bool(finding.consequence_of),
-            first_seen[row_key(finding), finding.metric],
-            where.get((finding.series, finding.after), newest),
-        ),
+    order, places = versions_of(result), grouped(((row_key(one), one.metric), one) for one in result.findings)
+    by_age = (
+        sorted(here, key=lambda one: (*order.get(one.series, ()), one.after).index(one.after))
+        for here in places.values()
     )
+    return sorted((finding for here in by_age for finding in here), key=lambda one: bool(one.consequence_of))
