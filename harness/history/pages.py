@@ -147,11 +147,11 @@ def _section(title: str, *blocks: Block, name: str = "", doubt: bool = False) ->
 
 def _list(lines: Sequence[str | tuple[Box, ...]], most: int, noun: str, where: str) -> tuple[Block, ...]:
     """Return the first `most` lines as a list, and how many there are."""
-    return Items(lines=tuple(lines[:most])), *_rest(min(most, len(lines)), len(lines), noun, where)
+    return Items(lines=tuple(lines[:most])), *_rest(most, len(lines), noun, where)
 
 
-def _rest(shown: int, every: int, noun: str, where: str) -> tuple[str, ...]:
-    return (f"Showing {shown} of {every} {noun}; see {where} for all.",) if every > shown else ()
+def _rest(most: int, every: int, noun: str, where: str) -> tuple[str, ...]:
+    return (f"Showing {most} of {every} {noun}; see {where} for all.",) if every > most else ()
 
 
 def _month_of(run: IndexedRun) -> str:
@@ -282,7 +282,7 @@ def _runs_table(runs: Sequence[IndexedRun]) -> TextTable:
 
 
 def _month(month: str, runs: Sequence[IndexedRun]) -> _Content:
-    rest = _rest(min(len(runs), MOST_ROWS), len(runs), "runs of this month", "harness runs")
+    rest = _rest(MOST_ROWS, len(runs), "runs of this month", "harness runs")
     return _Content(title=f"Runs of {month}", sections=[_section("Runs", _runs_table(runs[-MOST_ROWS:]), *rest)])
 
 
@@ -338,7 +338,7 @@ def _matrix(index: OpenIndex, matrix: str, histories: Sequence[IndexedHistory], 
         rows.append((_short(series), *(_state(by_lane[lane]) if lane in by_lane else "" for lane in lanes)))
     table = TextTable(columns=("series", *map(_short, lanes)), rows=tuple(rows))
     told = "Each cell shows the worst state of its variants at the newest measured image, which is in parentheses."
-    rest = _rest(min(len(runs), MOST_RUNS), len(runs), "runs", "harness runs")
+    rest = _rest(MOST_RUNS, len(runs), "runs", "harness runs")
     return _Content(
         title=_short(matrix),
         sections=[
@@ -446,7 +446,7 @@ def _noise(views: Iterable[HistoryView]) -> tuple[Block, ...]:
     )
     return (
         TextTable(columns=("host or card", *columns), rows=rows[:MOST_HISTORIES]),
-        *_rest(min(len(rows), MOST_HISTORIES), len(rows), "rows", "harness history --csv"),
+        *_rest(MOST_HISTORIES, len(rows), "rows", "harness history --csv"),
         "“Ruled out above” is how much higher an image may be in the newest run than the one that it is compared with; "
         "“runs differ by” is the standard deviation between runs of the same image. Figures of different days are not "
         "compared.",

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness import amounts
-from harness.model import GOOD, Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, written
+from harness.model import GOOD, Attribution, CellResult, Episode, Finding, Observation, RunResult, gist
 from harness.model.attributed import bounds_of, sign_of
+from harness.model.from_file import grouped, written
 from harness.model.judged import Effect, Interval
 from harness.model.signals import SIGNALS, signal_of, unit_per
 from harness.report.text import fault_sentences, finding_words, signal_words
@@ -310,19 +311,10 @@ class FindingBox:
 
     def _consequences(self) -> Iterator[str]:
         """Yield `step time 1.7 times` for each consequence, with the number of variants if only some show it."""
-        found: dict[str, list[Finding]] = {}
-        for finding in self.result.findings:
-            if (
-                finding.consequence_of == self.fault.metric
-                and finding.kind != "first_fixed"
-                and self._explains(finding)
-            ):
-                found.setdefault(sign_of(finding), []).append(finding)
-        for ones in found.values():
-            size = fault_sentences.sizes(
-                [finding.effect for finding in ones if finding.effect is not None],
-                metric=ones[0].metric,
-            )
+        caused = (finding for finding in self.result.findings if finding.consequence_of == self.fault.metric)
+        for ones in grouped((sign_of(finding), finding) for finding in caused if self._explains(finding)).values():
+            effects = [finding.effect for finding in ones if finding.effect is not None]
+            size = fault_sentences.sizes(effects, metric=ones[0].metric)
             some, many = len({finding.variant for finding in ones}), len(self.fault.variants)
             share = f" (in {some} of {many} variants)" if some < many else ""
             yield f"{f'{plain(signal_of(ones[0].metric).title)} {size}'.rstrip()}{share}"
