@@ -42,10 +42,6 @@ class Document:
     open: str
     sections: tuple[ReportSection, ...]
 
-    def lines_of(self, name: str) -> tuple[str, ...]:
-        """Return the lines of one section; () if it has none."""
-        return next((section.lines for section in self.sections if section.name == name), ())
-
 
 def document(result: RunResult) -> Document:
     """Return the document of a run; all its texts are cleaned by `plain`."""

@@ -129,6 +129,13 @@ class ReportTable:
         """Return all rows: each with its rows of figures."""
         return [each for row in self.rows for each in (row, *row.figures)]
 
+    def laid_out(self, *, is_tall: bool) -> tuple[tuple[str, ...], list[tuple[str, tuple[Shown | None, ...]]]]:
+        """Return the header, and the lines with their labels: of the rows, or if it `is_tall`, of the versions."""
+        labels, cells = [row.label for row in self.lines], [row.cells for row in self.lines]
+        if is_tall:
+            return ("version", *labels), list(zip(self.versions, zip(*cells, strict=True), strict=True))
+        return ("variant", *self.versions), list(zip(labels, cells, strict=True))
+
     @property
     def shown(self) -> Iterator[Shown]:
         return (cell for row in self.lines for cell in row.cells if cell is not None)

@@ -98,11 +98,9 @@ def _findings(found: Sequence[FindingBox]) -> list[str]:
 
 def _grid(shown_table: ReportTable) -> str:
     """Return the table with its longer side vertical, because a page has more room in that direction."""
-    labels = [row.label for row in shown_table.lines]
-    cells = [[_cell(cell) for cell in row.cells] for row in shown_table.lines]
-    if len(shown_table.versions) > len(labels):
-        return _tabulated(["version", *labels], shown_table.versions, list(zip(*cells, strict=True)))
-    return _tabulated(["variant", *shown_table.versions], labels, cells)
+    header, lines = shown_table.laid_out(is_tall=len(shown_table.versions) > len(shown_table.lines))
+    rows = [[escaped(label), *map(_cell, cells)] for label, cells in lines]
+    return tabulate(rows, headers=list(map(escaped, header)), tablefmt="github", disable_numparse=True)
 
 
 def blocks(section: ReportSection, *, level: int = 3, clean: Callable[[str], str] = str) -> list[str]:
@@ -142,11 +140,6 @@ def fenced(code: Code) -> str:
     while fence in code.text:
         fence += "`"
     return f"{fence}{code.language}\n{code.text}\n{fence}"
-
-
-def _tabulated(header: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    rows = [[escaped(label), *row] for label, row in zip(labels, cells, strict=True)]
-    return tabulate(rows, headers=[escaped(name) for name in header], tablefmt="github", disable_numparse=True)
 
 
 def _cell(cell: Shown | None) -> str:
