@@ -47,16 +47,14 @@ class OpTrace(object):
 
     def files(self):
         """Return {file name: text}: the table of operations, and a Chrome trace of the first step of each group."""
-        groups = [[self._traced[n] for n in self._steps_of(first) if n in self._traced] for first in self._at]
+        chosen = [range(first, first + self._repeat) for first in self._at]
+        groups = [[self._traced[number] for number in some if number in self._traced] for some in chosen]
         found = {"at": self._at, "repeat": self._repeat, "ops": op_table(groups), "expected_bytes": self._expected}
         files = {"optrace.json": json.dumps(found)}
         for first in self._at:
             if first in self._traced:
                 files["step-%d.trace.json" % first] = json.dumps(chrome_trace(self._traced[first]))
         return files
-
-    def _steps_of(self, first):
-        return range(first, first + self._repeat)
 
 
 def expected_bytes(module, params):

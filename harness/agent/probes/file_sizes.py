@@ -69,13 +69,10 @@ class Places(object):
     def _disk_bytes(self):
         if not (self._own or self._whole or self._partly):
             raise Beyond()
-        own = self._own_bytes() + self._deleted_bytes()
+        beyond_given = max(0, _sum(self._own, self._all) - self._given)
+        own = beyond_given + self._deleted_bytes()
         others = _sum(self._whole, self._changed) + _sum(self._partly, self._changed_folders)
         return own + (self._written_there(own, others) if self._shared else others)
-
-    def _own_bytes(self):
-        """Return the bytes in the trial's own folder beyond those that it was given. Raises Beyond."""
-        return max(0, _sum(self._own, self._all) - self._given)
 
     def _deleted_bytes(self):
         """Return the bytes of deleted files in all places that a process of the trial still holds open."""

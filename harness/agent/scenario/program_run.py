@@ -134,15 +134,14 @@ class ProgramRun(object):
                 table.clear(0, samples.ALWAYS)
         self._due_looks = samples.DueLooks(self.job)
         self._due_looks.take(self.table.header[samples.STEPS], 0.0)
-        self._ticker.fill(self.table, stepping.readers(), self._due_looks, self._tell_metric)
+        self._ticker.fill(
+            self.table, stepping.readers(), self._due_looks, lambda name: self.link.tell("metric", name=name)
+        )
         self._ticker.sampler.cpu.resume()
         return True
 
     def _has_joined(self):
         return self.link is not None and self.link.owner == os.getpid()
-
-    def _tell_metric(self, name):
-        self.link.tell("metric", name=name)
 
     # -------------------------------------------------------------- how it is started
 

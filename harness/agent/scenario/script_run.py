@@ -134,7 +134,7 @@ class ScriptRun(object):
         step = step if probe is None else probe.wrap(step)
         setup_s = time.perf_counter() - started
         self.where = "step"
-        sampler = stepping.Sampler(self.table, readers, self._tell_metric)
+        sampler = stepping.Sampler(self.table, readers, lambda name: self.link.tell("metric", name=name))
         stepper = stepping.Stepper(step, sampler)
         stepper.run(0, 1)
         looker = sampler.make_looker()
@@ -148,9 +148,6 @@ class ScriptRun(object):
                 for piece in inside.text_parts(text):
                     self.link.tell("file", name=name, text=piece)
         self.link.tell("ended", end=end, at=time.perf_counter())
-
-    def _tell_metric(self, name):
-        self.link.tell("metric", name=name)
 
     def _set_up(self):
         sys.argv = [self.script]

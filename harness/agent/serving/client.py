@@ -420,14 +420,10 @@ class Client(object):
         link.close()
         if again:
             link.used = 0
-            self._send_again(link, now)
+            self._send(link, now)
         else:
             refused = isinstance(error, ConnectionRefusedError)
             self._fail(link, REFUSED if refused else error.strerror or str(error))
-
-    def _send_again(self, link, now):
-        link.busy = True
-        self._send(link, now)
 
     # -------------------------------------------------------------- replies
 
@@ -457,9 +453,7 @@ class Client(object):
         self._idle.append(link)
         self._busy -= 1
         self._why, self._has_timed_out = why, timed_out
-        if self._is_first:
-            return
-        if not self._counts:
+        if self._is_first or not self._counts:
             return
         told = "%s: %s" % (link.kind.words, why) if self._tells_kinds else why
         self.errors[told if told in self.errors or len(self.errors) < MOST_KINDS else "other"] += 1

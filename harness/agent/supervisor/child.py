@@ -5,7 +5,6 @@
 
 import collections
 import contextlib
-import functools
 import os
 import signal
 import subprocess
@@ -196,11 +195,6 @@ def _send(pid, number):
     except PermissionError:
         return False
     return True
-
-
-def dying_with(parent):
-    """Return a function to run before exec, with which the process dies when its parent does."""
-    return functools.partial(libc.die_with_parent, parent)
 
 
 def _prepare(parent):

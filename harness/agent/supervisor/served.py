@@ -3,6 +3,7 @@
 The client is a process of the agent, and not among those that are measured. It fills the table.
 """
 
+import functools
 import json
 import os
 import signal
@@ -96,7 +97,7 @@ class Served(Outside):
                 },
                 pass_fds=inherited,
                 start_new_session=True,
-                preexec_fn=child.dying_with(os.getpid()),  # noqa: PLW1509 (the supervisor has one thread)
+                preexec_fn=functools.partial(libc.die_with_parent, os.getpid()),  # noqa: PLW1509 (the supervisor has one thread)
             )
         except OSError as error:
             self._job.end("infrastructure", NO_CLIENT % (python[0], os.strerror(error.errno)))

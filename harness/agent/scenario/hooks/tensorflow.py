@@ -7,7 +7,7 @@ Keras and of TensorFlow's operations do not count: the batches of `fit` are step
 
 import functools
 
-from . import StepKind, after
+from . import StepKind, after, argument
 
 NAMES = ("tensorflow.python.client.session", "tensorflow_core.python.client.session")
 TRAINS = "train_op"  # the collection to which Optimizer.apply_gradients adds its op
@@ -16,16 +16,13 @@ MOST_KNOWN = 1000
 
 def _session(module, hook):
     known = {}  # (graph, name of what is fetched) -> whether it trains, which takes a walk through the graph
-    original = module.BaseSession.run
 
-    @functools.wraps(original)
-    def run(self, fetches, *args, **kwargs):
-        result = original(self, fetches, *args, **kwargs)
-        if any(_one_trains(self.graph, fetched, known) for fetched in _flat(fetches)):
+    def ran(args, kwargs):
+        fetches = _flat(argument(args, kwargs, 1, "fetches"))
+        if any(_one_trains(args[0].graph, fetched, known) for fetched in fetches):
             hook.mark()
-        return result
 
-    module.BaseSession.run = run
+    after(module.BaseSession, "run", ran)
 
 
 def _flat(fetches):
@@ -91,16 +88,13 @@ def _count_calls(module, hook):
         return wrapped
 
     function_class.get_concrete_function = flagging(function_class.get_concrete_function)
-    original = flagging(function_class.__call__)
+    function_class.__call__ = flagging(function_class.__call__)
 
-    @functools.wraps(original)
-    def call(self, *args, **kwargs):
-        result = original(self, *args, **kwargs)
-        if self._harness_trains and context.executing_eagerly():  # else it was traced in another
-            hook.mark_named(str(self._name))
-        return result
+    def called(args, kwargs):
+        if args[0]._harness_trains and context.executing_eagerly():  # else it was traced in another
+            hook.mark_named(str(args[0]._name))
 
-    function_class.__call__ = call
+    after(function_class, "__call__", called)
 
 
 def _count_gradients(module, hook):
