@@ -79,7 +79,7 @@ def _reports_of(size: tuple[int, int]) -> str:
     """Make all reports of a run of this size, and return what they took."""
     result = _result_of(*size)
     made_kib = used_kib()
-    library = chart_library(os.environ)
+    library = chart_library(os.environ, sys.exit)
     formats: dict[str, Callable[[RunResult], str | bytes]] = {
         "html": partial(html_page.encoded, library=library), "md": markdown.render, "junit": junit.render,
         "csv": cell_table.cells_csv, "json": summary_json.encoded, "terminal": run_report.text,

@@ -20,7 +20,7 @@ from harness.history.selection import remember
 from harness.model import ProgressListener, RunResult
 from harness.plan.cells import Selection
 from harness.report import html_page
-from harness.report.charts.library import library_or_none
+from harness.report.charts.library import chart_library
 from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.terminal import run_report
 from harness.report.terminal.progress import open_progress
@@ -67,7 +67,7 @@ def write_page(result: RunResult, directory: RunDirectory) -> None:
 
 
 FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
-    "html": lambda result: html_page.encoded(result, library=library_or_none(os.environ, say)),
+    "html": lambda result: html_page.encoded(result, library=chart_library(os.environ, say)),
     "md": markdown.render,
     "json": summary_json.encoded,
     "junit": junit.render,

@@ -131,7 +131,7 @@ def browser(tmp_path: Path) -> Browser:
 
 @pytest.fixture(scope="module")
 def library() -> str:
-    return chart_library(os.environ)
+    return chart_library(os.environ, pytest.fail)
 
 
 def saved(folder: Path, page: str) -> Path:

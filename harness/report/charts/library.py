@@ -15,7 +15,6 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from harness.errors import InfrastructureError
 from harness.model.watching import Say
 from harness.safe_files import opened
 
@@ -24,24 +23,21 @@ _TIMEOUT_S = 120
 MOST_BYTES = 32 << 20
 
 
-def library_or_none(environ: Mapping[str, str], say: Say) -> str:
-    """Return the script. If it cannot be bundled, report the reason through `say` and return "", so that a report
-    without charts can be written.
+def chart_library(environ: Mapping[str, str], say: Say) -> str:
+    """Return the script, which sets `window.vegaEmbed`. If it cannot be bundled, report the reason through `say` and
+    return "", so that a report without charts can be written.
     """
-    try:
-        return chart_library(environ)
-    except InfrastructureError as error:
-        say(f"report.html has no charts: {error}")
-        return ""
-
-
-def chart_library(environ: Mapping[str, str]) -> str:
-    """Return the script, which sets `window.vegaEmbed`. Raises InfrastructureError if it cannot be bundled."""
     path = _cache(environ) / f"charts-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):  # missing or unreadable: bundle it again
         if kept := _own(path):  # a power failure may leave an empty file
             return kept
-    script = _packed()
+    try:
+        script = _packed()
+    except (OSError, subprocess.SubprocessError) as error:
+        told = getattr(error, "stderr", None) or str(error).encode()
+        last = "".join(told.decode(errors="replace").strip().splitlines()[-1:])
+        say(f"report.html has no charts: vl-convert cannot bundle the chart library: {last}; reinstall vl-convert")
+        return ""
     with suppress(OSError):  # without a writable cache, the next report takes a few seconds longer
         _keep(path, script)
     return script
@@ -69,14 +65,7 @@ def _cache(environ: Mapping[str, str]) -> Path:
 
 def _packed() -> str:
     """Bundle the script in a separate process, because the JavaScript engine needs more memory than a report may."""
-    try:
-        done = subprocess.run([sys.executable, "-c", _PACK], capture_output=True, timeout=_TIMEOUT_S, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        told = getattr(error, "stderr", None) or str(error).encode()
-        last = told.decode(errors="replace").strip().splitlines()[-1:]
-        raise InfrastructureError(
-            f"vl-convert cannot bundle the chart library: {''.join(last)}; reinstall vl-convert"
-        ) from error
+    done = subprocess.run([sys.executable, "-c", _PACK], capture_output=True, timeout=_TIMEOUT_S, check=True)
     return done.stdout.decode()
 
 
