@@ -286,11 +286,9 @@ class FindingBox:
             for part_s, name in sorted(parts, reverse=True)
             if (part_s if after > before else -part_s) >= least
         ]
-        like = amounts.middle([before, after])
-        text, end = (amounts.in_unit(value, "s", like=like) for value in (before, after))
         is_noisy = new.of("run_time").seen == "blind"
         sure = ", which is within its noise" if is_noisy else ""
-        return f"{amounts.without_unit(text, end)} → {end}{sure}{f'; {together(told)}' if told else ''}"
+        return f"{signal_words.values_text('run_time', before, after)}{sure}{f'; {together(told)}' if told else ''}"
 
     def _says(self) -> str:
         """Return the reason for the failure: `crash in 3 of 3 launches: … exit code 7`. If the fault has several
@@ -391,10 +389,8 @@ def _price(before: CellResult, cured: CellResult, what: str) -> str:
             share = abs(new / old - 1)
             more = "longer than" if new > old else "less time than"
             told = "about as long as" if share < _ALIKE else f"about {amounts.number(100 * share, digits=2)} % {more}"
-            like = amounts.middle([old, new])
-            text, end = (signal_words.value_text(name, value, like=like, per=cured.verdict.per) for value in (old, new))
-            figures = f"{plain(signal_of(name).title)} {amounts.without_unit(text, end)} → {end}"
-            return f", and takes {told} with {what} ({figures})"
+            times = signal_words.values_text(name, old, new, per=cured.verdict.per)
+            return f", and takes {told} with {what} ({signal_of(name).title} {times})"
     return ""
 
 

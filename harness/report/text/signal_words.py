@@ -118,6 +118,12 @@ def value_text(
     )
 
 
+def values_text(name: str, old: float | None, new: float | None, *, per: Per = "step") -> str:
+    """Return two figures of a signal in one unit: `1.59 → 2.11 s`. Those that are unknown are left out."""
+    begin, end = (value_text(name, value, like=amounts.middle((old, new)), per=per) for value in (old, new))
+    return " → ".join(filter(None, (amounts.without_unit(begin, end), end)))
+
+
 def figure_text(name: str, verdict: CellVerdict) -> str:
     """Return a cell's figure of a signal with its unit; "" if the cell has none."""
     return value_text(name, figure_of(name, verdict)[0], per=verdict.per)
@@ -479,7 +485,5 @@ def looks_bad_because(entry: CellResult, before: CellResult | None) -> str:
     if name is None or verdict.verdict not in GOOD or not (reason := verdict.signals[name].why):
         return whole_clauses(why(entry), most=160)
     old, new = None if before is None else before.verdict.of(name).value, verdict.of(name).value
-    like = amounts.middle((old, new))
-    end, begin = (value_text(name, value, like=like, per=verdict.per) for value in (new, old))
-    sizes = " → ".join(filter(None, (amounts.without_unit(begin, end), end)))
+    sizes = values_text(name, old, new, per=verdict.per)
     return whole_clauses(f"{shown_signal(name).title}{' ' * bool(sizes)}{sizes}: {reason}", most=160)
