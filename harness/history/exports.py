@@ -43,7 +43,10 @@ def histories_json(views: Iterable[HistoryView], runs: Runs) -> list[dict[str, A
         {
             **_place(view.history),
             "images": list(view.versions),
-            "measured": [{**_measured(one), "figures": _figures(one)} for one in view.measured],
+            "measured": [
+                {**_measured(one), "figures": {name: _figure(signal) for name, signal in one.verdict.signals.items()}}
+                for one in view.measured
+            ],
             "findings": [_life(life, runs) for life in view.history.lives],
             "drifts": list(map(asdict, view.history.drifts)),
         }
@@ -60,7 +63,7 @@ def histories_csv(views: Sequence[HistoryView], *, signals: Sequence[str]) -> st
         params = " ".join(f"{name}={value}" for name, value in view.history.params)
         place = {**_place(view.history), "params": params}.values()
         for one in view.measured:
-            figures = [part for name in names for part in _figure(one.verdict.signals.get(name))]
+            figures = [part for name in names for part in _figure(one.verdict.signals.get(name)).values()]
             rows.append([*place, *_measured(one).values(), *figures])
     return _csv(columns, rows)
 
@@ -85,17 +88,12 @@ def _measured(one: Measurement) -> dict[str, Any]:
     return dict(zip(MEASURED_COLUMNS, values, strict=True))
 
 
-def _figures(one: Measurement) -> dict[str, dict[str, Any]]:
-    """Return the fields named in FIGURE_COLUMNS, by signal."""
-    return {
-        name: dict(zip(FIGURE_COLUMNS, _figure(signal), strict=True)) for name, signal in one.verdict.signals.items()
-    }
-
-
-def _figure(one: SignalVerdict | None) -> tuple[Any, ...]:
+def _figure(one: SignalVerdict | None) -> dict[str, Any]:
+    """Return the fields named in FIGURE_COLUMNS, in that order."""
     if one is None:
-        return (None,) * len(FIGURE_COLUMNS)
-    return one.seen, one.value, *(one.ci or (None, None)), one.limit, one.visible
+        return dict.fromkeys(FIGURE_COLUMNS)
+    values = (one.seen, one.value, *(one.ci or (None, None)), one.limit, one.visible)
+    return dict(zip(FIGURE_COLUMNS, values, strict=True))
 
 
 def _life(life: FindingLife, runs: Runs) -> dict[str, Any]:

@@ -219,19 +219,13 @@ def standings(result: RunResult) -> dict[ImageRef, ImageStanding]:
     """Return the standing of each image over all its cells in a run. Images with a cell that could not run are left
     out.
     """
-    verdicts: dict[ImageRef, set[str]] = {}
-    problems: set[ImageRef] = set()
-    for cell in result.cells:
-        if cell.cell.excluded is None:
-            spot = ImageRef(cell.cell.image.series, cell.cell.image.version)
-            verdicts.setdefault(spot, set()).add(cell.verdict.verdict)
-            if cell.problem:
-                problems.add(spot)
+    cells = [entry for entry in result.cells if entry.cell.excluded is None]
+    by_image = grouped((ImageRef(entry.cell.image.series, entry.cell.image.version), entry) for entry in cells)
     worse = _after_a_change(result)
     return {
         spot: "bad" if spot in worse or names & BAD else "good" if names <= GOOD else "unsure"
-        for spot, names in verdicts.items()
-        if spot not in problems
+        for spot, entries in by_image.items()
+        if (names := {entry.verdict.verdict for entry in entries}) and not any(entry.problem for entry in entries)
     }
 
 

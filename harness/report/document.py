@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness import amounts
-from harness.model import METRIC_PREFIX, CellResult, RunResult
+from harness.model import METRIC_PREFIX, CellResult, RunResult, grouped
 from harness.report import version_table
 from harness.report.added import added_to
 from harness.report.blocks import Items, ReportSection
@@ -84,15 +84,14 @@ def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
     """Yield the observations `of_results`, or all others; those made in several rows share a line:
     `six 1.1 → 1.2, 2 rows: log: Could not …`.
     """
-    places: dict[tuple[str, str, str, str], set[str]] = {}
-    for each in result.observations:
-        if (each.signal.startswith(METRIC_PREFIX) or each.signal == "other_result") != of_results:
-            continue
-        place = (each.series, each.before, each.after, observation_text(each))
-        places.setdefault(place, set()).add(f"{each.lane}, {each.variant}")
+    places = grouped(
+        ((each.series, each.before, each.after, observation_text(each)), f"{each.lane}, {each.variant}")
+        for each in result.observations
+        if (each.signal.startswith(METRIC_PREFIX) or each.signal == "other_result") == of_results
+    )
     told = [
         f"{plain(series)}{'' if before == after else f' {version(before)} → {version(after)}'}, "
-        f"{plain(next(iter(where))) if len(where) == 1 else f'{len(where)} rows'}: {text}"
+        f"{plain(where[0]) if len(set(where)) == 1 else f'{len(set(where))} rows'}: {text}"
         for (series, before, after, text), where in places.items()
     ]
     yield from at_most(told, _MOST_OBSERVATIONS, rest="and {} more: see result.json")

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from harness.model import METRIC_PREFIX, SIGNALS, CellResult, Finding, Per, RunResult, SignalVerdict, unit_per
+from harness.model import METRIC_PREFIX, SIGNALS, CellResult, Finding, RunResult, unit_per
 from harness.model.signals import known_effect
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain
@@ -83,18 +83,17 @@ def _small_growth(entry: CellResult) -> list[str]:
 
 
 def _signals(entry: CellResult) -> Mapping[str, Any]:
-    return {name: _signal(name, signal, entry.verdict.per) for name, signal in entry.verdict.signals.items()}
-
-
-def _signal(name: str, signal: SignalVerdict, per: Per) -> Mapping[str, Any]:
     return {
-        "seen": signal.seen,
-        "value": signal.value,
-        "ci": signal.ci,
-        "limit": signal.limit,
-        "visible": known_effect(name, signal.visible),
-        "why": signal_words.reason(signal),
-        "unit": unit_per(signal_words.shown_signal(name), per),
+        name: {
+            "seen": signal.seen,
+            "value": signal.value,
+            "ci": signal.ci,
+            "limit": signal.limit,
+            "visible": known_effect(name, signal.visible),
+            "why": signal_words.reason(signal),
+            "unit": unit_per(signal_words.shown_signal(name), entry.verdict.per),
+        }
+        for name, signal in entry.verdict.signals.items()
     }
 
 

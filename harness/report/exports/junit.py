@@ -55,11 +55,8 @@ def render(result: RunResult) -> str:
 
 
 def _suite(shown_table: ReportTable, changes: Changes, observed: Observed) -> ElementTree.Element:
-    results = {cell.result.cell.id: cell.result for cell in shown_table.shown}
-    cases = (
-        _case(entry, changes.get(entry.cell.id, ()), observed.get(cell_key(entry.cell), ()))
-        for entry in results.values()
-    )
+    entries = (cell.result for row in shown_table.rows for cell in row.cells if cell is not None)
+    cases = (_case(one, changes.get(one.cell.id, ()), observed.get(cell_key(one.cell), ())) for one in entries)
     return _counted(ElementTree.Element("testsuite", name=shown_table.title), cases)
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import amounts
-from harness.model import RunResult
+from harness.model import RunResult, grouped
 from harness.report import version_table
 from harness.report.blocks import Box, text_of
 from harness.report.document import Document, document
@@ -115,13 +115,11 @@ def _write_signals(shown_table: ReportTable, pen: Pen) -> None:
         grid = pen.grid(header="dim")
         for name in told.columns[:-1]:
             grid.add_column(pen.text(name), overflow="fold")
-        reasons: dict[str, list[str]] = {}
-        for title, state, *texts, reason in told.rows:
+        for title, state, *texts, _ in told.rows:
             style = STYLES[state.tone] if isinstance(state, Box) and state.tone != "good" else ""
             grid.add_row(*(pen.text(text_of(text), style) for text in (title, state, *texts)))
-            reasons.setdefault(text_of(reason), []).append(text_of(title))
         pen.console.print(grid)
-        for reason, titles in reasons.items():
+        for reason, titles in grouped((text_of(row[-1]), text_of(row[0])) for row in told.rows).items():
             if reason:
                 pen.item(f"{', '.join(titles)}: {reason}", "dim")
 
@@ -186,7 +184,7 @@ def _write_table(shown_table: ReportTable, pen: Pen) -> None:
     """Write the table in as few blocks as the width allows."""
     columns = zip(*(row.cells for row in shown_table.lines), strict=True)
     widths = [
-        GUTTER + max(pen.width(version), *(_cell_width(cell, pen) for cell in cells))
+        GUTTER + max(pen.width(version), *(max(len(cell.strip), pen.width(cell.marked)) for cell in cells if cell), 0)
         for version, cells in zip(shown_table.versions, columns, strict=True)
     ]
     spare = pen.console.width - sum(widths)
@@ -201,10 +199,6 @@ def _write_table(shown_table: ReportTable, pen: Pen) -> None:
         for row in shown_table.lines:
             grid.add_row(pen.text(row.label), *(_cell(row.cells[place], pen) for place in block))
         pen.console.print(grid)
-
-
-def _cell_width(cell: Shown | None, pen: Pen) -> int:
-    return 0 if cell is None else max(len(cell.strip), pen.width(cell.marked))
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:

@@ -294,12 +294,9 @@ def size(effect: Effect, *, metric: Metric) -> str:
     if effect.unit == "failures" and effect.value >= 1:
         return ""
     is_rough = effect.unit == "failures" or "/" in effect.unit
-    text = amounts.in_unit(effect.value, effect.unit, form=_rough if is_rough else amounts.number)
+    form = (lambda value: amounts.rough(value).removesuffix(".0")) if is_rough else amounts.number
+    text = amounts.in_unit(effect.value, effect.unit, form=form)
     return f"{text} {more}" if signal.kind == "level" else text
-
-
-def _rough(value: float) -> str:
-    return amounts.rough(value).removesuffix(".0")
 
 
 # ---------------------------------------------------------------- since when, and where

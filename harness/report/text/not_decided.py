@@ -199,8 +199,7 @@ def slow_growth(result: RunResult) -> list[str]:
         verdict = entry.verdict
         limit = verdict.of("memory").limit or entry.cell.variant.scenario.limits.leak_kib_per_step
         if verdict.grows_slowly():
-            place = f"{lane_text(entry.cell.lane)}, {variant_text(entry.cell.variant)}"
-            of = f"{plain(entry.cell.image.series)} on {place}", limit, verdict.per
+            of = f"{_place(entry)}, {variant_text(entry.cell.variant)}", limit, verdict.per
             rows.setdefault(of, []).append((version(entry.cell.image.version), verdict.of("memory").value or 0.0))
     return [
         f"{place}: {some_of([name for name, _ in some], 8)} {'grows' if len(some) == 1 else 'grow'} by up to "
@@ -262,19 +261,17 @@ def _step_in_words(cells: Sequence[CellResult]) -> str:
 
 def _needless(result: RunResult) -> str:
     """Return a line on the cells that were not needed, by row; "" if all were needed."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    reasons: list[str] = []
-    for entry in filter(is_needless, result.cells):
-        rows.setdefault((_place(entry), variant_text(entry.cell.variant)), []).append(version(entry.cell.image.version))
-        if entry.skipped is not None:
-            reasons.append("not needed by the search" if entry.skipped.by == "search" else plain(entry.skipped.why))
-    if not rows:
+    entries = list(filter(is_needless, result.cells))
+    skipped = next((entry.skipped for entry in entries), None)
+    if skipped is None:
         return ""
+    rows = grouped(((_place(one), variant_text(one.cell.variant)), version(one.cell.image.version)) for one in entries)
     variants = grouped(((place, some_of(names, 8)), variant) for (place, variant), names in rows.items())
+    reason = "not needed by the search" if skipped.by == "search" else plain(skipped.why)
     told = [f"{place}, {some_of(which, 2)}: {names}" for (place, names), which in variants.items()]
     more = ["…"] if len(told) > _MOST_PLACES else []
-    cells = f"{len(reasons):,} of {amounts.count(len(result.cells), 'cell')}"
-    return f"{reasons[0]}: {cells} ({'; '.join([*told[:_MOST_PLACES], *more])})"
+    cells = f"{len(entries):,} of {amounts.count(len(result.cells), 'cell')}"
+    return f"{reason}: {cells} ({'; '.join([*told[:_MOST_PLACES], *more])})"
 
 
 def _not_checked(result: RunResult) -> str:
