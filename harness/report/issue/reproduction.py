@@ -351,19 +351,14 @@ def _of_container(recipe: Recipe, run: Container) -> dict[str, object]:
     }
 
 
-def options(recipe: Recipe, run: Container) -> list[tuple[str, ...]]:
-    """Return all options of `docker run`, each with its values."""
+def flags_of(recipe: Recipe, run: Container) -> list[str]:
+    """Return all options of `docker run`, quoted for a shell, in which a variable names the source of each mount."""
     environment = [("--env", f"{name}={value}") for name, value in recipe.environment]
     withheld = [("--env", name) for name in recipe.withheld]
     entrypoint = [] if recipe.cell.image.keep_entrypoint else [("--entrypoint", "sh")]
-    return [*run.options, *environment, *withheld, *entrypoint]
-
-
-def flags_of(recipe: Recipe, run: Container) -> list[str]:
-    """Return all options of `docker run`, quoted for a shell, in which a variable names the source of each mount."""
     caches = [cache for cache in recipe.cell.variant.scenario.caches if cache.is_warm and cache.is_absolute]
     volumes = [("--mount", f"type=volume,source={TAG}-{cache.name},target={cache.at}") for cache in caches]
-    given = (shlex.join(option) for option in (*options(recipe, run), *volumes))
+    given = map(shlex.join, (*run.options, *environment, *withheld, *entrypoint, *volumes))
     return [*given, *(each.flag for each in data_of(recipe))]
 
 
@@ -462,7 +457,7 @@ def _of_machine(recipe: Recipe, run: Machine) -> dict[str, object]:
     memory_bytes = recipe.cell.variant.scenario.memory_bytes
     return {
         "python": _without_home(run.python),
-        "version": run.version if _is_version(run.version) else "3",
+        "version": _python_version(run),
         "short_version": short_version(run),
         "packages": shlex.join(run.packages),
         "memory_kib": memory_bytes // 1024 if memory_bytes else 0,
@@ -481,12 +476,12 @@ def _without_home(path: str) -> str:
 
 def short_version(run: Machine) -> str:
     """Return the Python version as in the program's name: `3.11` for 3.11.2; `3` if it is unknown."""
-    return ".".join(run.version.split(".")[:2]) if _is_version(run.version) else "3"
+    return ".".join(_python_version(run).split(".")[:2])
 
 
-def _is_version(text: str) -> bool:
-    """Return whether the text, which a run's directory of any origin supplies, is a version."""
-    return bool(text) and all(part.isalnum() and part.isascii() for part in text.split("."))
+def _python_version(run: Machine) -> str:
+    """Return the Python version; `3` if what the run's directory, of any origin, has in its place is none."""
+    return run.version if all(part.isalnum() and part.isascii() for part in run.version.split(".")) else "3"
 
 
 # ---------------------------------------------------------------- images that readers can get
