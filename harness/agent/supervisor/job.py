@@ -115,7 +115,6 @@ class Job(object):
         self._selector = selectors.PollSelector()
         self._signals = child.signals_as_fd()
         self.subject = _subject_of(order)(self)
-        self.has_gpus = bool(gpus.visible_cards(found.cards, os.environ))
         self.monitor = gpus.Monitor(found, self.subject.table, os.environ, clock=self.clock)
 
     # -------------------------------------------------------------- the loop

@@ -49,7 +49,7 @@ class Standstill(object):
             return ("stopped", "", "") if has_vanished else self._hung(self._place() + ": no progress")
         if self._stillness.seconds(now) >= self._share(2 * stalls.STILL_S):
             return self._missed(now)
-        if self._has_launcher or self._group.is_several or self._job.has_gpus:
+        if self._has_launcher or self._group.is_several or self._job.monitor.cards:
             return None
         return self._nothing_done(now)
 
