@@ -143,7 +143,8 @@ def find_tracer(module, step):
     if hasattr(module, "trace_step"):
         return _own_tracer(module.trace_step)
     if "tensorflow" in sys.modules:
-        return tensorflow_tracer(sys.modules["tensorflow"])
+        tf = sys.modules["tensorflow"]
+        return _eager_tracer() if tf.executing_eagerly() else _graph_tracer(tf)
     if "torch" in sys.modules:
         return torch_tracer(sys.modules["torch"])
     raise ProbeError(
@@ -205,11 +206,6 @@ def _event(event):
 
 NOT_TF_OPS = ("RecvTensor", "_SOURCE", "_SINK", "unknown")
 COPIES = (":stream", "/stream:", "memcpy", "/host:cpu")  # duplicates, recorded for streams and CUDA's host
-
-
-def tensorflow_tracer(tf):
-    """Return a function that runs a step and returns (its result, its events)."""
-    return _eager_tracer() if tf.executing_eagerly() else _graph_tracer(tf)
 
 
 def _graph_tracer(tf):

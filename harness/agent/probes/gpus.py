@@ -212,7 +212,10 @@ class Monitor(object):
         return sum(own) / 1024.0 if own else None
 
     def _sample_state(self):
-        self._window.add([_state(device) for device in self._parents])
+        self._window.add([
+            State(each.clock_mhz(), each.reasons() or 0, each.temperature_c(), each.power_w(), each.busy_percent())
+            for each in self._parents
+        ])  # fmt: skip
         self._drain_xids()
 
     def _drain_xids(self):
@@ -226,12 +229,6 @@ class Monitor(object):
 
 
 State = collections.namedtuple("State", "clock_mhz reasons temperature_c power_w busy")
-
-
-def _state(device):
-    return State(
-        device.clock_mhz(), device.reasons() or 0, device.temperature_c(), device.power_w(), device.busy_percent()
-    )
 
 
 class Window(object):
