@@ -218,8 +218,8 @@ def row_of(
     here = [finding for finding in findings if names.row_key(finding) == own]
     label = names.params_text(cell.variant) if is_short else names.variant_text(cell.variant)
     by_size = [finding.metric for finding in sorted(here, key=magnitude, reverse=True) if _is_level(finding)]
-    verdicts = [_verdict_cell(results.get(version), least=least, by_size=by_size) for version in versions]
-    told = (_noticed(_marked(shown, here, by_size), notable) for shown in verdicts)
+    verdicts = {version: _verdict_cell(entry, least=least, by_size=by_size) for version, entry in results.items()}
+    told = {version: _noticed(_marked(shown, here, by_size), notable) for version, shown in verdicts.items()}
     figures = []
     for metric in dict.fromkeys(finding.metric for finding in here if _is_level(finding)):
         changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
@@ -227,7 +227,7 @@ def row_of(
         title = signal_words.shown_signal(metric).title
         follows = all(finding.consequence_of for finding in changed)
         figures.append(Row(label=f"{label}, {title}", cells=cells, metric=metric, follows=follows))
-    return Row(label=label, cells=tuple(told), figures=tuple(figures))
+    return Row(label=label, cells=tuple(map(told.get, versions)), figures=tuple(figures))
 
 
 def _is_level(finding: Finding) -> bool:
@@ -235,10 +235,8 @@ def _is_level(finding: Finding) -> bool:
     return signal_words.shown_signal(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
 
 
-def _marked(cell: Shown | None, findings: Iterable[Finding], by_size: Sequence[Metric]) -> Shown | None:
+def _marked(cell: Shown, findings: Iterable[Finding], by_size: Sequence[Metric]) -> Shown:
     """Return the cell, marked if a change begins at its version and the cell shows that change."""
-    if cell is None:
-        return None
     verdict, version = cell.result.verdict, cell.result.cell.image.version
     own = signal_words.tone(verdict.verdict)
 
@@ -257,22 +255,20 @@ def _marked(cell: Shown | None, findings: Iterable[Finding], by_size: Sequence[M
     return replace(cell, mark="first_fixed")
 
 
-def _noticed(cell: Shown | None, notable: Mapping[names.CellKey, Sequence[Observation]]) -> Shown | None:
+def _noticed(cell: Shown, notable: Mapping[names.CellKey, Sequence[Observation]]) -> Shown:
     """Return the cell; if nothing worse is known, it names the notable observation that was made there, or else it is
     marked if its memory grows slowly.
     """
-    seen = () if cell is None else notable.get(names.cell_key(cell.result.cell), ())
-    if cell is not None and not seen and cell.word == signal_words.SMALL:
+    seen = notable.get(names.cell_key(cell.result.cell), ())
+    if not seen and cell.word == signal_words.SMALL:
         return replace(cell, mark=cell.mark or "look", tone="unsure")
-    if cell is None or not seen or not (cell.tone == "good" or cell.shows == "coarse"):
+    if not seen or not (cell.tone == "good" or cell.shows == "coarse"):
         return cell
     title = signal_words.shown_signal(seen[0].signal).title
     return replace(cell, mark=cell.mark or "look", tone="unsure", word=title, figure="", shows="signal")
 
 
-def _verdict_cell(entry: CellResult | None, *, least: int, by_size: Sequence[Metric]) -> Shown | None:
-    if entry is None:
-        return None
+def _verdict_cell(entry: CellResult, *, least: int, by_size: Sequence[Metric]) -> Shown:
     word, figure, shows = signal_words.cell_words(entry.verdict, least=least, by_size=by_size)
     if entry.cell.excluded is not None:
         word = "excluded"
