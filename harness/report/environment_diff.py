@@ -32,8 +32,7 @@ def to_json(found: EnvironmentDifference) -> dict[str, Any]:
 
 def render(found: EnvironmentDifference) -> str:
     """Return a table of the changes, then a line on what is the same, then lines on what is not known."""
-    place = finding_words.place(found.finding)
-    lines = [f"{place}: {finding_words.text(found.finding)}", ""]
+    lines = [finding_words.line(found.finding), ""]
     changes = rows(found.sections)
     if changes:
         header = ["", "", shortened(found.before, most=LONGEST), shortened(found.after, most=LONGEST)]

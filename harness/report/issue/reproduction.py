@@ -96,8 +96,7 @@ LINE_BYTES = 84
 
 
 @functools.cache
-def templates() -> Environment:
-    """Return the environment for templates that are not HTML, which escapes nothing: callers quote what they insert."""
+def _templates() -> Environment:
     return Environment(
         loader=PackageLoader("harness.report"),
         undefined=StrictUndefined,
@@ -106,6 +105,11 @@ def templates() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
+
+
+def _rendered(name: str, **values: Any) -> str:
+    """Return the text of a template that is not HTML. Nothing is escaped: callers quote what they insert."""
+    return _templates().get_template(name).render(values)
 
 
 def python_file(recipe: Recipe) -> str:
@@ -124,20 +128,14 @@ def python_file(recipe: Recipe) -> str:
             launcher, gpus = variant.launcher or ("{python}", "-u"), str(max(1, len(recipe.cell.lane.gpus)))
             words = [*(word.replace("{gpus}", gpus) for word in launcher), *start, *variant.program_args]
             command = repr(told_words(words)).replace("'{python}'", "__import__('sys').executable")
-        runner = (
-            templates()
-            .get_template("reduced_command.py.j2")
-            .render(command=command, pattern=repr(scenario.step_pattern), limit_s=limit_s, fills=_is_warm(recipe))
-        )
+        pattern, fills = repr(scenario.step_pattern), _is_warm(recipe)
+        runner = _rendered("reduced_command.py.j2", command=command, pattern=pattern, limit_s=limit_s, fills=fills)
         unpack = _files(recipe, script="repro.py")
         return f"{unpack}\n\n{runner}" if unpack else runner
     head, body = _split(source_lines(without_main(recipe.script).rstrip()))
     unpack = _files(recipe, script=scenario.script.name if scenario.script else "repro.py")
-    tail = (
-        templates()
-        .get_template("reduced_script.py.j2")
-        .render(title=repr(scenario.name), params=literal(dict(variant.params)), steps=recipe.steps, limit_s=limit_s)
-    )
+    title, params = repr(scenario.name), literal(dict(variant.params))
+    tail = _rendered("reduced_script.py.j2", title=title, params=params, steps=recipe.steps, limit_s=limit_s)
     return "\n".join([*head, *(["", "", unpack] if unpack else []), *body]).lstrip("\n") + tail
 
 
@@ -164,7 +162,7 @@ def _server(recipe: Recipe) -> str:
     }
     written_as = {name: literal(value) if name == "params" else repr(value) for name, value in arguments.items()}
     reader = "\n\n".join(map(inspect.getsource, (asked.request_of, asked.at_path, asked.params_taken)))
-    return templates().get_template("reduced_server.py.j2").render(arguments=written_as, reader=reader)
+    return _rendered("reduced_server.py.j2", arguments=written_as, reader=reader)
 
 
 def literal(value: Mapping[str, Scalar] | Scalar) -> str:
@@ -231,9 +229,8 @@ def _files(recipe: Recipe, *, script: str) -> str:
     if not recipe.files:
         return ""
     files: list[tuple[str, list[str]]] = [(repr(place), _lines(data)) for place, data in sorted(recipe.files.items())]
-    values: dict[str, Any] = {"files": files, "script": repr(script)}
-    values["links"] = [repr(each.link) for each in data_of(recipe) if each.link]
-    return templates().get_template("reduced_files.py.j2").render(values).rstrip()
+    links = [repr(each.link) for each in data_of(recipe) if each.link]
+    return _rendered("reduced_files.py.j2", files=files, script=repr(script), links=links).rstrip()
 
 
 def _lines(content: bytes) -> list[str]:
@@ -298,11 +295,10 @@ def shell(recipe: Recipe) -> str:
     }
     run = recipe.run
     if isinstance(run, InPlace):
-        values |= {"folder": _without_home(run.folder), "command": _typed(recipe)}
-        return templates().get_template("repro_in_place.sh.j2").render(values)
+        return _rendered("repro_in_place.sh.j2", **values, folder=_without_home(run.folder), command=_typed(recipe))
     if isinstance(run, Machine):
-        return templates().get_template("repro_process.sh.j2").render({**values, **_of_machine(recipe, run)})
-    return templates().get_template("repro_docker.sh.j2").render({**values, **_of_container(recipe, run)})
+        return _rendered("repro_process.sh.j2", **values, **_of_machine(recipe, run))
+    return _rendered("repro_docker.sh.j2", **values, **_of_container(recipe, run))
 
 
 def asked_for(recipe: Recipe) -> Iterator[str]:

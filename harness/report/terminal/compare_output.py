@@ -286,14 +286,10 @@ def frontier_table(settings: Sequence[Setting]) -> str:
 
 def frontier_svg(settings: Sequence[Setting]) -> str:
     """Return the plot as SVG, with peak memory on the x-axis and throughput on the y-axis."""
-    return vega_charts.svg(_drawing(settings))
-
-
-def _drawing(settings: Sequence[Setting]) -> Drawing:
     rows = [
         {"name": plain(setting.name), "peak": setting.peak_mib, "items": setting.items_a_s,
          "tone": "good" if setting.on_frontier else "dim"}
         for setting in settings
     ]  # fmt: skip
     title = "throughput over peak memory; green: no other setting is better in both"
-    return Drawing(chart="frontier", title=title, description=title, rows={"settings": rows})
+    return vega_charts.svg(Drawing(chart="frontier", title=title, description=title, rows={"settings": rows}))

@@ -61,8 +61,9 @@ def clause(attribution: Attribution, result: RunResult) -> str:
         size = f"a further {size}"
     since, where = _since_and_where(attribution, result)
     what = predicate(found, size, gives=gives(attribution, result))
-    if slow := _slow_launches(attribution, result):
-        what = f"{what} in {slow}"
+    if found[0].verdict == "two modes":
+        slow, launches = slow_launches(_bad_cells(attribution, result))
+        what = f"{what} in {slow} of {amounts.count(launches, 'launch')}"
     if (number := _rank(attribution, result)) is not None:
         named = what.replace("has a rank that takes", f"rank {number} takes")
         what = f"{what} in rank {number}" if named == what else named
@@ -192,14 +193,6 @@ def gives(attribution: Attribution, result: RunResult) -> str:
     if scenario.command or per_of(attribution, result) not in ("step", "request"):
         return "prints"
     return "logs" if scenario.is_program else "returns"
-
-
-def _slow_launches(attribution: Attribution, result: RunResult) -> str:
-    """Return how many launches of the bad versions are in a slow mode, if that is the fault: `2 of 5 launches`."""
-    if attribution.episodes[0].finding.verdict != "two modes":
-        return ""
-    slow, launches = slow_launches(_bad_cells(attribution, result))
-    return f"{slow} of {amounts.count(launches, 'launch')}"
 
 
 def slow_launches(cells: Iterable[CellResult]) -> tuple[int, int]:
@@ -430,7 +423,7 @@ def rule_evidence(rule: Rule) -> str:
 
 def _spoken(condition: ParamCondition) -> str:
     values = [plain(written(value)) for value in condition.values]
-    return f"{plain(condition.param)} is {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
+    return f"{plain(condition.param)} is {together(values, word='or')}"
 
 
 def _listed(variants: Sequence[Variant]) -> str:

@@ -28,9 +28,9 @@ def version_range(names: Sequence[str]) -> str:
     return f"{shown[0]} to {shown[-1]} ({len(shown)} versions)" if len(shown) > 2 else " and ".join(shown)
 
 
-def together(names: Sequence[str]) -> str:
+def together(names: Sequence[str], *, word: str = "and") -> str:
     """Join names: `a`, `a and b`, `a, b and c`. The names must already be cleaned."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def at_most(texts: Sequence[str], most: int, *, rest: str = "and {} more") -> list[str]:
