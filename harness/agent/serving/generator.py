@@ -34,7 +34,7 @@ class Generator(client.Client):
         took_s = self.clock() - began
         if code:
             how = "was killed by %s" % ending.signal_name(-code) if code < 0 else "ended with exit code %d" % code
-            raise client.GaveUp(": ".join(filter(None, ("the load generator " + how, ending.last_words(text)))))
+            raise client.GaveUp(ending.placed("the load generator " + how, ending.last_words(text)))
         numbers = self._printed(text)
         if results:
             numbers.update(_of_file(results, before, self.job["results"]))

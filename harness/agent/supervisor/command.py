@@ -22,6 +22,14 @@ class Outside(object):
     """Measures a process tree from outside. `table`, `_cpu_before_s` and `_moved_before`, the processor
     seconds and the bytes read and written up to the first step, are its subclass's."""
 
+    def _start(self, command):
+        """Start what is measured. Raises Missing."""
+        os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
+        try:
+            self._job.start(command)
+        except OSError as error:
+            raise ending.Missing("cannot start %s: %s" % (command[0], os.strerror(error.errno)))
+
     def leave(self):
         self._job.end("stopped", "")
 
@@ -93,12 +101,7 @@ class Command(Outside):
         self._is_partial = False  # the next step began in an earlier slice
 
     def open(self):
-        os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
-        command = self._job.order["command"]
-        try:
-            self._job.start(command)
-        except OSError as error:
-            raise ending.Missing("cannot start %s: %s" % (command[0], os.strerror(error.errno)))
+        self._start(self._job.order["command"])
         self._opened_at = self._last_at = self._next_at = self._heard_at = self._job.clock()
 
     # -------------------------------------------------------------- rows
@@ -272,7 +275,7 @@ class Command(Outside):
             self._job.end("hang", "the command did not end in %g s" % limit_s)
         elif not self._steps:
             self._job.shortfall = "no_step"
-            self._job.end("setup", ": ".join(filter(None, ("no step was seen in %g s" % limit_s, self._said()))))
+            self._job.end("setup", ending.placed("no step was seen in %g s" % limit_s, self._said()))
         elif self._pattern is not None and self._job.is_stuck(now):
             self._job.end("hang", "after step %d: no progress at the time limit of %g s" % (self._steps, limit_s))
         else:

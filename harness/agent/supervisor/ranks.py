@@ -301,7 +301,7 @@ class Ranks(object):
         member = self._from
         if exits and event["setup"]:
             self._job.drain()
-            event["message"] = ": ".join(filter(None, (event["message"], self._last_words())))
+            event["message"] = ending.placed(event["message"], self._last_words())
         if member.failure is None:
             others = [each for each in self._group.members if each is not member]
             is_setup = event["setup"] and not any(each.has_stepped for each in others)
@@ -349,7 +349,7 @@ class Ranks(object):
         if self._program is None:
             self._leave_after_steps(end)
         elif self._why:
-            self._job.output.all_counts()
+            self._job.output.stepped(is_whole=True)
             self._leave((end, self._why), "no_step")
         elif self._group.made_all(end):
             self._leave(("completed", ""))
@@ -561,7 +561,7 @@ class Ranks(object):
         self.table.header[samples.STEPS] = 1
         self.table.column(samples.COLUMNS.index("rss_kib"))[0] = death.peak_rss_kib
         job.ready(None, None, ["rss"])
-        job.output.all_counts()
+        job.output.stepped(is_whole=True)
         job.look(1, {"cpu_s": processes.children_s(), "rss_peak_kib": death.peak_rss_kib}, last=True)
         job.shortfall, job.remedy = "no_step", ""
         self._end("completed", why)

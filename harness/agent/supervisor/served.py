@@ -68,12 +68,8 @@ class Served(Outside):
         os.environ.update(
             {name: value.replace("{port}", str(self._port)) for name, value in os.environ.items() if "{port}" in value}
         )
-        os.environ.setdefault("PYTHONUNBUFFERED", "1")
         self._opened_at = self._job.clock()
-        try:
-            self._job.start(command)
-        except OSError as error:
-            raise ending.Missing("cannot start %s: %s" % (command[0], os.strerror(error.errno)))
+        self._start(command)
         if self._line is None:
             self._start_client()
 
@@ -179,7 +175,7 @@ class Served(Outside):
         if lives:
             place = "before the first reply" if setup else "after request %d" % self._job.steps()
             end = "setup" if setup else "hang" if hang else "crash"
-            self._job.end(end, ": ".join((place, message)))
+            self._job.end(end, ending.placed(place, message))
 
     def _on_gave_up(self, message):
         """End the trial, which says nothing about the server, unless the server's process has ended."""
@@ -255,17 +251,11 @@ class Served(Outside):
             ports = processes.listening(processes.descendants())
             where = "it listens on %s" % ", ".join(ports[:5]) if ports else "it listens on no port"
             is_there = any(each.endswith(":%d" % self._port) for each in ports)
-            why = (
-                where + ", and answers no request"
-                if is_there
-                else "nothing answers on port %d; %s" % (self._port, where)
-            )
+            why = where + ", and answers no request"
+            why = why if is_there else "nothing answers on port %d; %s" % (self._port, where)
         said = self._said()
-        return "the server was not ready within %g s: %s%s" % (
-            limit_s,
-            why,
-            "; its last line is: " + said if said else "",
-        )
+        last = "; its last line is: " + said if said else ""
+        return "the server was not ready within %g s: %s%s" % (limit_s, why, last)
 
     # -------------------------------------------------------------- the end
 
@@ -296,8 +286,7 @@ class Served(Outside):
         place = "after request %d" % steps if steps else "before the first reply"
         place = "while the load generator ran" if steps and self._serve.get("generator") else place
         if death.exit_code == 0:
-            said = self._said()
-            text = "%s: the server ended by itself with exit code 0%s" % (place, ": " + said if said else "")
+            text = ending.placed(place, "the server ended by itself with exit code 0", self._said())
             self._job.end("crash" if steps else "setup", text, death=death)
         else:
             end, message = ending.of_death(death, place, not steps, self._job.oom.killed(), self._said())

@@ -29,8 +29,8 @@ def _waiting(original, hook, how):
     return wrapped
 
 
-def _fails(owner, name, hook):
-    original = getattr(owner, name)
+def _reporting(original, hook):
+    """Return a function that reports how it ends: by an exception, or well."""
 
     @functools.wraps(original)
     def wrapped(*args, **kwargs):
@@ -43,7 +43,11 @@ def _fails(owner, name, hook):
         return result
 
     wrapped.tells = True
-    setattr(owner, name, wrapped)
+    return wrapped
+
+
+def _processes(module, hook):
+    module.BaseProcess.run = _reporting(module.BaseProcess.run, hook)
 
 
 def _ddp(module, hook):
@@ -66,15 +70,7 @@ def _torch_spawn(module, hook):
 
     @functools.wraps(original)
     def wrap(function, *args, **kwargs):
-        @functools.wraps(function)
-        def reporting(*own):
-            try:
-                return function(*own)
-            except BaseException as error:
-                hook.failed(error)
-                raise
-
-        return original(reporting, *args, **kwargs)
+        return original(_reporting(function, hook), *args, **kwargs)
 
     module._wrap = wrap
 
@@ -121,7 +117,7 @@ def about():
 
 
 ALWAYS = {
-    "multiprocessing.process": lambda module, hook: _fails(module.BaseProcess, "run", hook),
+    "multiprocessing.process": _processes,
     "multiprocessing.synchronize": lambda module, hook: _waits(module.Barrier, ("wait",), hook),
     "torch.distributed.distributed_c10d": lambda module, hook: _waits(module, COLLECTIVES, hook),
     "torch.nn.parallel.distributed": _ddp,
