@@ -68,11 +68,6 @@ class FindingBox:
         return self.numbers[self.telling.finding]
 
     @property
-    def findings(self) -> tuple[int, ...]:
-        """Return the numbers of all its findings."""
-        return tuple(sorted({self.numbers[finding] for finding in self._findings()}))
-
-    @property
     def row(self) -> list[CellResult]:
         """Return the cells of the row with the largest effect, oldest version first."""
         own = row_key(self.telling.finding)

@@ -111,11 +111,9 @@ def value_text(
         return ""
     if value < 0 and shown_signal(name).kind == "growth":
         return "no growth"
-    return (
-        amounts.in_unit(value, unit_per(shown_signal(name), per), like=like, digits=digits)
-        if math.isfinite(value)
-        else "not finite"
-    )
+    if not math.isfinite(value):
+        return "not finite"
+    return amounts.in_unit(value, unit_per(shown_signal(name), per), like=like, digits=digits)
 
 
 def values_text(name: str, old: float | None, new: float | None, *, per: Per = "step") -> str:

@@ -65,7 +65,7 @@ def test_every_finding_that_is_no_consequence_is_on_a_box(result: RunResult) -> 
     told = boxes(result)
     by_number = dict(enumerate(numbered(result), start=1))
     own = {number for number, one in by_number.items() if not one.consequence_of}
-    assert {number for box in told for number in box.findings} == own
+    assert {box.numbers[one] for box in told for each in box.fault.episodes for one in each.findings} == own
     assert [box.number for box in told] == list(range(1, 1 + len(told)))
     for box in told:
         command = shlex.split(box.commands[-1])
