@@ -33,6 +33,16 @@ def at_path(value, path):
     return value
 
 
+def picked(kinds, weights, chance):
+    """Yield the kinds of request in their order, which is the same for every version. `chance`: a random.Random."""
+    import bisect
+    import itertools
+
+    bounds = list(itertools.accumulate(weights))
+    while True:
+        yield kinds[0] if len(kinds) == 1 else kinds[bisect.bisect(bounds, chance.random() * bounds[-1])]
+
+
 def params_taken(setup, params):
     """Return those of the params that the `setup` of a client takes after the url."""
     import inspect  # only a client of the user's needs it

@@ -14,7 +14,6 @@ In a closed loop, `concurrency` requests are on their way at any time. With a `r
 Poisson process, whatever the server does, and a request's time counts from the moment at which it was due.
 """
 
-import bisect
 import collections
 import contextlib
 import errno
@@ -31,7 +30,7 @@ from .. import result_names, samples
 from ..probes import processes
 from ..scenario import script_run, stepping
 from . import http
-from .asked import at_path, request_of
+from .asked import at_path, picked, request_of
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PROBE_S = 0.002, 0.02, 5.0
 FIRST_FAILURES, FIRST_TIMEOUTS = 5, 2
@@ -262,7 +261,8 @@ class Client(object):
                 asked = [request_of(json.loads(line), self.job.get("params") or {}) for line in file if line.strip()]
         self.kinds = [Kind(each, self.place) for each in asked]
         self._tells_kinds = len({kind.words for kind in self.kinds}) > 1
-        self._picked, self._poll, self._by_fd = self._pick(), select.epoll(), {}
+        self._picked = picked(self.kinds, [kind.weight for kind in self.kinds], self._random)
+        self._poll, self._by_fd = select.epoll(), {}
 
     def _measure(self):
         self._idle, self._busy = [], 0
@@ -283,19 +283,6 @@ class Client(object):
                 break
         self.link.ask("look", step=self.steps, last=True)
         self.link.ask("ended", end="completed" if is_whole else "stopped", errors=self._told_errors())
-
-    def _pick(self):
-        """Yield the kinds of request in their order, which is the same for every version."""
-        kinds = self.kinds
-        if len(kinds) == 1:
-            while True:
-                yield kinds[0]
-        weights, total = [], 0.0
-        for kind in kinds:
-            total += kind.weight
-            weights.append(total)
-        while True:
-            yield kinds[bisect.bisect(weights, self._random.random() * total)]
 
     def _first(self):
         """Send requests until one succeeds. Return when the server was ready, and the time of that request."""

@@ -161,7 +161,8 @@ def _server(recipe: Recipe) -> str:
         "request_s": scenario.request_timeout_s,
     }
     written_as = {name: literal(value) if name == "params" else repr(value) for name, value in arguments.items()}
-    reader = "\n\n".join(map(inspect.getsource, (asked.request_of, asked.at_path, asked.params_taken)))
+    shared = (asked.request_of, asked.at_path, asked.picked, asked.params_taken)
+    reader = "\n\n".join(inspect.getsource(each) for each in shared)
     return _rendered("reduced_server.py.j2", arguments=written_as, reader=reader)
 
 
