@@ -374,7 +374,7 @@ exceeds the limit, or how many launches it has so far."""
 def cell_words(verdict: CellVerdict, *, least: int, by_size: Sequence[str] = ()) -> tuple[str, str, Showing]:
     """Return the word and the figure for a cell in a table, for its worst signal, and what they show.
 
-    (`leak`, `7.84`), (`step time`, `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`).
+    (`leak`, `7.84`), (`step time`, `2.30 ms`), (`step time`, `unclear <35 %`), (`good so far`, `1 of 3 launches`).
     `least` is the number of launches that the cell needs; `by_size`: the signals that changed, the largest change
     first.
     """
