@@ -20,7 +20,7 @@ from benchmarks.generators import Floats, Generator
 from benchmarks.history_rules import SIMPLE, Answer
 from harness.judge.comparison.compared_levels import modes_of
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changes import signal_changes
+from harness.judge.history.changes import known_levels
 from harness.judge.history.precision import too_wide
 from harness.judge.history.transitions import mode_changes
 
@@ -168,7 +168,7 @@ def by_judge(launches: Floats, history: History, positions: Sequence[int]) -> tu
     table = _table(launches[:rounds], positions)
     modes = modes_of(table, least=least, noise=None)
     slow = () if modes is None else mode_changes(modes, versions=history.versions, baseline=None)
-    found = list(slow) or signal_changes("step_time", table, least=least)
+    found = list(slow) or known_levels("step_time", table, limit=history.limit).changes()
     return [(-1 if one.before is None else one.before, one.after) for one in found], rounds * len(positions)
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.accuracy_histories import NOISES
 from benchmarks.generators import Floats, Generator
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changes import signal_changes
-from harness.judge.history.precision import known_levels, too_wide
+from harness.judge.history.changes import known_levels
+from harness.judge.history.precision import rises, too_wide
 
 LIMIT, VERSIONS, FIRST_BAD = 0.10, 4, 2
 OUTCOMES = ("named", "undecided", "called good", "wrong")
@@ -39,13 +39,11 @@ def outcome(rng: Generator, *, size: float, sigma: float, noise: str) -> tuple[s
     true = np.where(np.arange(VERSIONS) >= FIRST_BAD, math.log1p(size * LIMIT), 0.0)
     table = launched(true + NOISES[noise](rng, (MOST_ROUNDS, VERSIONS), sigma))
     rounds = len(table.values)
-    found = signal_changes("step_time", table, least=math.log1p(LIMIT))
-    if found:
+    known = known_levels("step_time", table, limit=LIMIT)
+    if found := known.changes():
         holds = len(found) == 1 and (found[0].before or 0) < FIRST_BAD <= found[0].after
         return "named" if holds and size else "wrong", rounds
-    known = known_levels("step_time", table, limit=LIMIT, noise=None)
-    assert known is not None
-    high = known.rises(None)[FIRST_BAD].high
+    high = rises(known, None)[FIRST_BAD].high
     return "called good" if high <= math.log1p(LIMIT) else "undecided", rounds
 
 
@@ -62,7 +60,7 @@ def noisier_is_accused(rng: Generator, *, versions: int, times: float, sigma: fl
     """Return whether there is a finding though nothing changes: one version is `times` as noisy as the others."""
     deviations = np.where(np.arange(versions) == rng.integers(versions), times * sigma, sigma)
     table = launched(rng.normal(0, deviations, (MOST_ROUNDS, versions)))
-    return bool(signal_changes("step_time", table, least=math.log1p(LIMIT)))
+    return bool(known_levels("step_time", table, limit=LIMIT).changes())
 
 
 def main() -> None:

@@ -111,9 +111,9 @@ def _level(
     first, second = (list(columns[place].values()) for place in (0, 1))
     if not is_main and (limit is None or not first or not second):
         return None
-    noises, launches = (one.noise, other.noise), min(len(first), len(second))
-    known = launches > 0 and all(spread_of(noise, name) is not None for noise in noises)
-    of_noise = max(floor(noise, name, rounds=launches) for noise in noises) if known else None
+    spreads, launches = [spread_of(side.noise, name) for side in (one, other)], min(len(first), len(second))
+    is_known = launches > 0 and None not in spreads
+    of_noise = max(floor(spread, rounds=launches) for spread in spreads) if is_known else None
     least, confidence = of_noise or 0.0, 2 * SEPARATED - 1
     if not is_main and limit is not None:
         least, confidence = max(least, abs(log_of(name, limit))), 1 - (1 - confidence) / len(LEVELS)

@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import pair_differences
-from harness.model import LEVELS, Floats, Interval, Noise, Spread, Steps, Trial, ratio_of
+from harness.model import LEVELS, Floats, Interval, Noise, Spread, Steps, Trial, grouped, ratio_of
 
 CONFIDENCE = 0.95
 """Confidence level of the intervals in reports."""
@@ -67,22 +67,14 @@ def log_t_interval(values: Sequence[float]) -> Interval | None:
     return None if interval is None else (ratio_of(interval[0]), ratio_of(interval[1]))
 
 
-def pooled_spread(*spreads: Spread | None) -> Spread | None:
-    """Pool the spreads that are known, weighted by their degrees of freedom."""
-    known = [spread for spread in spreads if spread is not None and spread.freedom > 0]
-    if not known:
-        return None
-    freedom = sum(spread.freedom for spread in known)
-    squares = sum(spread.freedom * spread.deviation**2 for spread in known)
+def pooled_spread(spreads: Sequence[Spread]) -> Spread:
+    """Pool spreads, weighted by their degrees of freedom."""
+    freedom = sum(spread.freedom for spread in spreads)
+    squares = sum(spread.freedom * spread.deviation**2 for spread in spreads)
     return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
 
 
-def without_rounds(values: Floats) -> Floats:
-    """Return the table without round effects, with outliers winsorized."""
-    return laid_out(values)[0]
-
-
-def laid_out(values: Floats) -> tuple[Floats, Floats]:
+def without_rounds(values: Floats) -> tuple[Floats, Floats]:
     """Return the table without round effects, first with outliers winsorized, then as measured."""
     rounds, versions = values.shape
     drawn = values
@@ -92,12 +84,13 @@ def laid_out(values: Floats) -> tuple[Floats, Floats]:
     return np.asarray(drawn - of_round), np.asarray(values - of_round)
 
 
-def spread_within(values: Floats) -> Spread | None:
-    """Return the residual noise of one launch, after round and version effects; None if no freedom is left."""
+def spread_within(values: Floats) -> Spread:
+    """Return the residual noise of one launch, after round and version effects. Raises ValueError if the table has
+    fewer than 2 x 2 launches, which show none."""
     rounds, versions = values.shape
     freedom = (rounds - 1) * (versions - 1)
     if freedom < 1:
-        return None
+        raise ValueError(f"{rounds} x {versions} launches show no noise: at least 2 x 2 are needed")
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     return Spread(deviation=max(math.sqrt(float((rest**2).sum()) / freedom), NEGLIGIBLE), freedom=freedom)
 
@@ -136,10 +129,8 @@ def noise_of(pairs: Sequence[Replicates], *, steps: Steps) -> Noise | None:
 
 def pooled(noises: Iterable[Noise | None]) -> Noise | None:
     """Pool the noise of several variants of one lane."""
-    known = [noise for noise in noises if noise is not None]
-    names = sorted({name for noise in known for name in noise})
-    spreads = {name: pooled_spread(*(noise.get(name) for noise in known)) for name in names}
-    return {name: spread for name, spread in spreads.items() if spread is not None} or None
+    spreads = grouped((name, spread) for noise in noises for name, spread in (noise or {}).items())
+    return {name: pooled_spread(spreads[name]) for name in sorted(spreads)} or None
 
 
 def spread_of(noise: Noise | None, metric: str) -> Spread | None:
@@ -147,9 +138,8 @@ def spread_of(noise: Noise | None, metric: str) -> Spread | None:
     return None if noise is None else noise.get(metric)
 
 
-def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
+def floor(spread: Spread | None, *, rounds: int) -> float:
     """Return the 95 % bound of the difference, a log, of two equal images over `rounds`; 0 if the noise is unknown."""
-    spread = spread_of(noise, metric)
     return 0.0 if spread is None else interval_of(spread, 0.0, spread.deviation * math.sqrt(2 / rounds))[1]
 
 

@@ -27,7 +27,6 @@ from harness.judge.comparison.noise import (
     NEGLIGIBLE,
     cautious,
     interval_of,
-    laid_out,
     pooled_spread,
     spread_within,
     without_rounds,
@@ -107,39 +106,28 @@ class Laid:
         return float(max(self.spread.deviation**2 / self.rounds, (WOBBLE * least) ** 2))
 
 
-def find_levels(table: Floats, *, least: float, alpha: float, noise: Spread | None = None) -> Levels:
-    """Return the levels of `table`, shape (rounds, versions), at least two of each. Neighbours are distinct, but may
-    differ by less than `least`, the least change that counts, a log.
+def lay_out(table: Floats, noise: Spread | None = None) -> Laid:
+    """Return a table, shape (rounds, versions), at least two of each, with the noise of a launch.
 
-    `alpha` is the probability of a false change. `noise` is the A/A noise of the lane, which supplements the noise of a
-    table with few versions. Raises ValueError if the table is too small to estimate noise.
+    If there are few versions, their noise is pooled with `noise`, the A/A noise of the lane. If that is unknown, the
+    spread between a version's launches may tell more, as it has more degrees of freedom; it includes the effects of the
+    rounds.
     """
-    spread = noise_within(table, noise)
-    if spread is None:
-        raise ValueError(f"{len(table)} x {table.shape[1]} launches show no noise: at least 2 x 2 are needed")
-    values, raw = laid_out(table)
-    return levels_of(Laid(values=values, raw=raw, spread=spread), least=least, alpha=alpha)
-
-
-def noise_within(table: Floats, noise: Spread | None = None) -> Spread | None:
-    """Return the noise of a launch; None if the table shows none.
-
-    If there are few versions, it is pooled with the lane's A/A noise. If that is unknown, too, the spread between a
-    version's launches may tell more, as it has more degrees of freedom; it includes the effects of the rounds.
-    """
-    spread = spread_within(without_rounds(table))
+    values, raw = without_rounds(table)
+    spread = spread_within(values)
     rounds, versions = table.shape
-    if spread is None or versions >= FEW_VERSIONS:
-        return spread
-    if noise is not None:
-        return pooled_spread(spread, noise)
-    deviation = max(math.sqrt(float(table.var(axis=0, ddof=1).mean())), NEGLIGIBLE)
-    plain = Spread(deviation=deviation, freedom=versions * (rounds - 1))
-    return min(spread, plain, key=lambda each: each.deviation * float(stdtrit(each.freedom, 0.999)))
+    if versions < FEW_VERSIONS and noise is not None:
+        spread = pooled_spread([spread, noise])
+    elif versions < FEW_VERSIONS:
+        deviation = max(math.sqrt(float(table.var(axis=0, ddof=1).mean())), NEGLIGIBLE)
+        plain = Spread(deviation=deviation, freedom=versions * (rounds - 1))
+        spread = min(spread, plain, key=lambda each: each.deviation * float(stdtrit(each.freedom, 0.999)))
+    return Laid(values=values, raw=raw, spread=spread)
 
 
-def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
-    """Return the levels of a table whose layout and noise are known."""
+def find_levels(table: Laid, *, least: float, alpha: float) -> Levels:
+    """Return the levels of a table. Neighbours are distinct, but may differ by less than `least`, the least change that
+    counts, a log. `alpha` is the probability of a false change."""
     ramps = _ramps_of(table, least=least, alpha=alpha / 2)
     shape = sum((shape for _, shape in ramps), np.zeros(table.versions))
     laid = replace(table, values=table.values - shape, raw=table.raw - shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from harness.judge.comparison.compared_levels import Compared, Modes, modes_of
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.noise import floor, spread_of
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
+from harness.judge.history.changepoints import Changepoint, Laid, Levels, exact_levels, find_levels, lay_out
 from harness.judge.history.flaky import MISS
 from harness.judge.history.transitions import ALPHA, growth_changes, mode_changes, outcome_changes, slowdown_changes
 from harness.model import (
@@ -26,6 +26,7 @@ from harness.model import (
     Interval,
     Metric,
     Noise,
+    Spread,
     log_of,
     ratio_of,
     share_of,
@@ -61,11 +62,8 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
     levels: dict[Metric, list[Change]] = {}
     for name, tables in compared.tables.items():
         if (limit := limits.of(name)) is not None:
-            least = log_of(name, limit)
-            levels[name] = of_parts(
-                (each.positions, signal_changes(name, each, least=least, baseline=baseline, noise=compared.noise))
-                for each in tables
-            )
+            known = (known_levels(name, table, limit=limit, noise=compared.noise) for table in tables)
+            levels[name] = of_parts((each.table.positions, each.changes(baseline)) for each in known)
     timed = _merged(levels.pop("step_time", []), slowdown)
     # A leak often slows the steps, and is then the finding.
     leaks = {(leak.kind, leak.before, leak.after) for leak in growths["memory"]}
@@ -153,24 +151,50 @@ def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = 
     return rejected
 
 
-def signal_changes(
-    metric: Metric, table: RoundTable, *, least: float, baseline: int | None = None, noise: Noise | None = None
-) -> list[Change]:
-    """Return the changes of a level signal by at least `least`, a log, oldest first, without those below the signal's
-    smallest amount, or below `noise`, the A/A noise of the lane."""
+@dataclass(frozen=True, kw_only=True)
+class KnownLevels:
+    """The levels of a level signal in a table. `alike`: by how much equal images differ, a log, by the A/A noise of the
+    lane; `least`: the least change that counts, which is the limit or, if it is larger, `alike`."""
+
+    metric: Metric
+    table: RoundTable
+    laid: Laid
+    levels: Levels
+    alike: float
+    least: float
+
+    def changes(self, baseline: int | None = None) -> list[Change]:
+        """Return the changes, oldest first, without those below the signal's smallest amount."""
+        signal, logs = SIGNALS[self.metric], self.table.values
+        figures = np.exp(-logs if signal.falls else logs)
+        changes = []
+        for shift, change in self.shifts(baseline):
+            begin, end = shift.stretch
+            size = abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
+            if (2 if shift.drift else 1) * size > signal.least:
+                changes.append(replace(change, p=None) if self.metric in EXACT else change)
+        return changes
+
+    def shifts(self, baseline: int | None) -> list[tuple[Changepoint, Change]]:
+        """Return the shifts that are findings, with their changes."""
+        return level_changes(self.metric, self.table.positions, self.levels, least=self.least, baseline=baseline)
+
+
+def known_levels(metric: Metric, table: RoundTable, *, limit: float, noise: Noise | None = None) -> KnownLevels:
+    """Return the levels of a table. With few versions, its noise is pooled with `noise`, the lane's A/A noise."""
+    of_lane = spread_of(noise, metric)
+    alike = floor(of_lane, rounds=len(table.values))
+    least = max(log_of(metric, limit), alike)
     if metric in EXACT:
-        levels = exact_levels(table.values[0])
+        rest = table.values - table.values.mean(axis=1, keepdims=True)
+        laid, levels = (
+            Laid(values=rest, raw=rest, spread=Spread(deviation=0.0, freedom=1)),
+            exact_levels(table.values[0]),
+        )
     else:
-        least = max(least, floor(noise, metric, rounds=len(table.values)))
-        levels = find_levels(table.values, least=least, alpha=ALPHA, noise=spread_of(noise, metric))
-    figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
-    changes = []
-    for shift, change in level_changes(metric, table.positions, levels, least=least, baseline=baseline):
-        begin, end = shift.stretch
-        size = abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
-        if (2 if shift.drift else 1) * size > SIGNALS[metric].least:
-            changes.append(replace(change, p=None) if metric in EXACT else change)
-    return changes
+        laid = lay_out(table.values, of_lane)
+        levels = find_levels(laid, least=least, alpha=ALPHA)
+    return KnownLevels(metric=metric, table=table, laid=laid, levels=levels, alike=alike, least=least)
 
 
 def level_changes(

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from harness.judge.comparison.noise import NEGLIGIBLE
-from harness.judge.history.changepoints import Laid, Levels, find_levels, least_found, levels_of, noise_within
+from harness.judge.history.changepoints import Laid, Levels, find_levels, lay_out, least_found
 from harness.judge.history.changes import level_changes, level_ratio
 from harness.judge.history.transitions import ALPHA
 from harness.model import Effect, Floats, SeriesChange, SeriesVerdict, Spread, log_of_change, share_of
@@ -75,7 +75,7 @@ def judge_figures(
         is_lasting = not levels.shifts and count >= LONG and likely >= LASTING_LOAD
         if not (levels.shifts or is_lasting):
             spread, correlation = beside, likely
-            levels = levels_of(replace(laid, spread=_of_means(beside, likely)), least=least, alpha=ALPHA)
+            levels = find_levels(replace(laid, spread=_of_means(beside, likely)), least=least, alpha=ALPHA)
         own = _noise_beside(_rest(laid.values[0], levels), pieces=len(levels.shifts) + 1)
         left = _widened(spread, correlation) if is_lasting else _of_means(*own)
         with_change = replace(left, freedom=max(left.freedom - 1, 1))
@@ -85,10 +85,8 @@ def judge_figures(
         far_out = np.flatnonzero(np.abs(laid.raw - laid.values)[0] > max(least, far))
         odd = [versions[int(place)] for place in far_out if place not in inside]
     else:
-        levels = find_levels(logs, least=least, alpha=ALPHA)
-        residual = noise_within(logs)
-        assert residual is not None, "two rounds of two versions show noise"
-        spread = residual
+        laid = lay_out(logs)
+        levels, spread = find_levels(laid, least=least, alpha=ALPHA), laid.spread
         visible = least_found(spread, rounds=rounds, versions=count, alpha=ALPHA)
     return replace(
         nothing,
@@ -144,7 +142,7 @@ def _levels_beside_correlation(laid: Laid, *, least: float) -> tuple[Levels, flo
     another look like levels, which take up their correlation, so each search widens the noise and drops some levels."""
     correlation = 0.0
     for _ in range(SEARCHES):
-        levels = levels_of(replace(laid, spread=_widened(laid.spread, correlation)), least=least, alpha=ALPHA)
+        levels = find_levels(replace(laid, spread=_widened(laid.spread, correlation)), least=least, alpha=ALPHA)
         left = _correlation(laid.values[0], levels)
         if left <= correlation:
             break

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,7 @@ from scipy.special import chdtri, stdtrit
 
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared, modes_of
-from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.noise import cautious, floor, spread_of, without_rounds
+from harness.judge.comparison.noise import cautious, floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -30,18 +30,9 @@ from harness.judge.comparison.round_tables import (
     rounds_in_common,
 )
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.history.changepoints import (
-    FEW_VERSIONS,
-    Levels,
-    exact_levels,
-    find_levels,
-    least_found,
-    noise_within,
-    own_noise,
-)
-from harness.judge.history.changes import level_changes, signal_share_of, strictest
+from harness.judge.history.changepoints import FEW_VERSIONS, least_found, own_noise
+from harness.judge.history.changes import KnownLevels, known_levels, signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
-from harness.judge.history.transitions import ALPHA
 from harness.model import (
     LEVELS,
     SIGNALS,
@@ -91,9 +82,10 @@ def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
     found: dict[str, Mapping[int, Rise]] = {}
     for metric, limit in _limited(compared.limits).items():
         tables = compared.tables.get(metric, ())
-        levels = (known_levels(metric, table, limit=limit, noise=compared.noise) for table in tables)
-        if known := [each.rises(compared.baseline) for each in levels if each is not None]:
-            found[metric] = dict(itertools.chain.from_iterable(rises.items() for rises in reversed(known)))
+        levels = [known_levels(metric, table, limit=limit, noise=compared.noise) for table in tables]
+        if levels:
+            every = (rises(each, compared.baseline).items() for each in reversed(levels))
+            found[metric] = dict(itertools.chain.from_iterable(every))
         elif metric == "late_step_time" and compared.late_spread is not None:
             plain = Rise(size=0.0, margin=OF_TWO_LAUNCHES * compared.late_spread)
             found[metric] = dict.fromkeys(range(len(compared.cells)), plain)
@@ -105,88 +97,70 @@ def _limited(limits: Limits) -> Mapping[str, float]:
     return {name: limit for name in LEVELS if (limit := limits.of(name)) is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnownLevels:
-    """The levels of a table whose noise is known. `noise` is the A/A noise of its lane."""
+def rises(known: KnownLevels, baseline: int | None) -> dict[int, Rise]:
+    """Return the rise of each version by position: from the reference or from the level before its own, whichever is
+    higher."""
+    positions, laid = known.table.positions, known.laid
+    edges = [0, *(shift.first for shift in known.levels.shifts), len(positions)]
+    pieces = [range(begin, end) for begin, end in itertools.pairwise(edges)]
+    means, margins = laid.values.mean(axis=0), partial(_margins, laid.spread, rounds=laid.rounds, least=known.alike)
+    base = positions.index(baseline) if baseline in positions else 0
+    reference = next(piece for piece in pieces if base in piece)
+    found = dict(zip(reference, _rises_within(means[reference], base - reference.start, margins), strict=True))
+    for before, piece in itertools.pairwise([reference, *pieces]):
+        for column in piece if piece != reference else ():
+            over = [
+                Rise(size=float(means[column] - means[side].mean()), margin=float(margins(1, len(side))))
+                for side in (reference, before)
+            ]
+            found[column] = max(over, key=lambda each: each.high)
+    for column in found.keys() - {base}:  # a noisier version is ruled out only within its own noise
+        if (noises := own_noise(laid.raw, np.array([column]))) is not None:
+            own = float(stdtrit(noises[0].freedom, SURE)) * noises[0].deviation / math.sqrt(laid.rounds)
+            found[column] = replace(found[column], margin=max(found[column].margin, own))
+    return {positions[column]: found[column] for column in sorted(found)}
 
-    metric: str
-    table: RoundTable
-    levels: Levels
-    spread: Spread
-    noise: Noise | None
-    least: float
 
-    def rises(self, baseline: int | None) -> dict[int, Rise]:
-        """Return the rise of each version by position: from the reference or from the level before its own,
-        whichever is higher."""
-        positions = self.table.positions
-        edges = [0, *(shift.first for shift in self.levels.shifts), len(positions)]
-        pieces = [range(begin, end) for begin, end in itertools.pairwise(edges)]
-        means = without_rounds(self.table.values).mean(axis=0)
-        base = positions.index(baseline) if baseline in positions else 0
-        reference = next(piece for piece in pieces if base in piece)
-        found = dict(zip(reference, self._rises_within(means[reference], base - reference.start), strict=True))
-        for before, piece in itertools.pairwise([reference, *pieces]):
-            for column in piece if piece != reference else ():
-                sizes = [float(means[column] - means[side].mean()) for side in (reference, before)]
-                rises = [
-                    Rise(size=size, margin=float(self.margins(1, len(side))))
-                    for size, side in zip(sizes, (reference, before), strict=True)
-                ]
-                found[column] = max(rises, key=lambda each: each.high)
-        for column in found.keys() - {base}:  # a noisier version is ruled out only within its own noise
-            if (noises := own_noise(self.table.values, np.array([column]))) is not None:
-                own = float(stdtrit(noises[0].freedom, SURE)) * noises[0].deviation / math.sqrt(len(self.table.values))
-                found[column] = replace(found[column], margin=max(found[column].margin, own))
-        return {positions[column]: found[column] for column in sorted(found)}
+def _rises_within(means: Floats, base: int, margins: Callable[..., Floats]) -> Iterator[Rise]:
+    """Yield the rise of each version of the reference level, in which no change was found: the highest of all stretches
+    of neighbours with which it may have risen, over the rest of the level. A comparison of a version with all others
+    would hide a rise that they share. Only the base itself has not risen."""
+    if len(means) == 1:
+        yield Rise(size=0.0, margin=float(margins(1, 1)))
+        return
+    first, stop = np.triu_indices(len(means) + 1, 1)
+    holds_base = (first <= base) & (base < stop)
+    first, stop = (each[~holds_base | (stop - first == 1)] for each in (first, stop))
+    sums, count = np.concatenate([[0.0], np.cumsum(means)]), stop - first
+    inside, others = sums[stop] - sums[first], len(means) - count
+    sizes, of_sizes = inside / count - (sums[-1] - inside) / others, margins(count, others)
+    highs = np.maximum(sizes, 0.0) + of_sizes
+    for column in range(len(means)):
+        best = int(np.argmax(np.where((first <= column) & (column < stop), highs, -np.inf)))
+        yield Rise(size=float(sizes[best]), margin=float(of_sizes[best]))
 
-    def _rises_within(self, means: Floats, base: int) -> Iterator[Rise]:
-        """Yield the rise of each version of the reference level, in which no change was found: the highest of all
-        stretches of neighbours with which it may have risen, over the rest of the level. A comparison of a version
-        with all others would hide a rise that they share. Only the base itself has not risen."""
-        if len(means) == 1:
-            yield Rise(size=0.0, margin=float(self.margins(1, 1)))
-            return
-        first, stop = np.triu_indices(len(means) + 1, 1)
-        holds_base = (first <= base) & (base < stop)
-        first, stop = (each[~holds_base | (stop - first == 1)] for each in (first, stop))
-        sums, count = np.concatenate([[0.0], np.cumsum(means)]), stop - first
-        inside, others = sums[stop] - sums[first], len(means) - count
-        sizes, margins = inside / count - (sums[-1] - inside) / others, self.margins(count, others)
-        highs = np.maximum(sizes, 0.0) + margins
-        for column in range(len(means)):
-            best = int(np.argmax(np.where((first <= column) & (column < stop), highs, -np.inf)))
-            yield Rise(size=float(sizes[best]), margin=float(margins[best]))
 
-    def margins(self, versions: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
-        """Return the margins of the rises of so many versions over others: at least what equal images differ by."""
-        rounds = len(self.table.values)
-        if not self.spread.deviation:
-            return np.zeros(np.shape(versions))
-        quantile = float(stdtrit(cautious(self.spread, rounds).freedom, SURE))
-        errors = self.spread.deviation * np.sqrt((1 / np.asarray(versions) + 1 / np.asarray(others)) / rounds)
-        return np.maximum(quantile * errors, floor(self.noise, self.metric, rounds=rounds))
+def _margins(spread: Spread, versions: npt.ArrayLike, others: npt.ArrayLike, *, rounds: int, least: float) -> Floats:
+    """Return the margins of the rises of so many versions over others: at least `least`, by which equal images
+    differ."""
+    if not spread.deviation:
+        return np.zeros(np.shape(versions))
+    quantile = float(stdtrit(cautious(spread, rounds).freedom, SURE))
+    errors = spread.deviation * np.sqrt((1 / np.asarray(versions) + 1 / np.asarray(others)) / rounds)
+    return np.maximum(quantile * errors, least)
 
-    def after(self, rounds: int) -> KnownLevels:
-        """Return what would be known after so many rounds if the noise is as low as it may be."""
-        ratio = (rounds - 1) / max(len(self.table.values) - 1, 1)
-        table = replace(self.table, values=np.resize(self.table.values, (rounds, len(self.table.positions))))
-        known = spread_of(self.noise, self.metric)
-        noise = None if known is None else {self.metric: _lowest(known, ratio)}
-        return replace(self, table=table, spread=_lowest(self.spread, ratio), noise=noise)
 
-    def certainly_bad(self, baseline: int | None, *, alpha: float) -> set[int]:
-        """Return the positions that are bad by changes which are certain at this significance level."""
-        positions, found = self.table.positions, set[int]()
-        changes = level_changes(self.metric, positions, self.levels, least=self.least, baseline=baseline)
-        certain = [change for _, change in changes if change.p is None or change.p <= alpha]
-        repairs = [change for change in certain if change.kind == "first_fixed"]
-        for change in certain:
-            if change.kind != "first_fixed":
-                ends = (fix.before for fix in repairs if fix.before is not None and fix.after > change.after)
-                end = next(ends, positions[-1])
-                found |= {place for place in positions if change.after <= place <= end}
-        return found
+def _certainly_bad(known: KnownLevels, baseline: int | None, *, alpha: float) -> set[int]:
+    """Return the positions that are bad by changes which are certain at this significance level."""
+    positions, found = known.table.positions, set[int]()
+    certain = [change for _, change in known.shifts(baseline) if change.p is None or change.p <= alpha]
+    repairs = [change for change in certain if change.kind == "first_fixed"]
+    for change in certain:
+        if change.kind != "first_fixed":
+            ends = (fix.before for fix in repairs if fix.before is not None and fix.after > change.after)
+            end = next(ends, positions[-1])
+            found |= {place for place in positions if change.after <= place <= end}
+    return found
 
 
 def _lowest(spread: Spread, ratio: float) -> Spread:
@@ -194,23 +168,6 @@ def _lowest(spread: Spread, ratio: float) -> Spread:
     freedom = spread.freedom
     deviation = spread.deviation * math.sqrt(freedom / float(chdtri(freedom, 1 - SURE)))
     return Spread(deviation=deviation, freedom=max(1, round(freedom * ratio)))
-
-
-def known_levels(metric: str, table: RoundTable, *, limit: float, noise: Noise | None) -> KnownLevels | None:
-    """Return the levels of a table; None if it shows no noise. With few versions, its noise is pooled with the lane's
-    A/A noise."""
-    if metric in EXACT:
-        return KnownLevels(
-            metric=metric, table=table, levels=exact_levels(table.values[0]), least=log_of(metric, limit),
-            spread=Spread(deviation=0.0, freedom=1), noise=None,
-        )  # fmt: skip
-    known = spread_of(noise, metric)
-    spread = noise_within(table.values, known)
-    if spread is None:
-        return None
-    least = max(log_of(metric, limit), floor(noise, metric, rounds=len(table.values)))
-    levels = find_levels(table.values, least=least, alpha=ALPHA, noise=known)
-    return KnownLevels(metric=metric, table=table, levels=levels, spread=spread, noise=noise, least=least)
 
 
 def visible_after(noise: Noise, name: str, *, rounds: int, versions: int) -> float | None:
@@ -336,20 +293,23 @@ def too_wide(
     A version is decided if a rise beyond the limit is ruled out, or if it is certainly bad. Rounds that could not
     decide it, by their number and the noise so far, are not asked for.
     """
-    known = None if len(table.values) >= most else known_levels(metric, table, limit=limit, noise=noise)
-    if known is None:
+    rounds, versions = table.values.shape
+    if rounds >= most:
         return None
+    known = known_levels(metric, table, limit=limit, noise=noise)
     alpha, least = strictest(metric, rows=rows), log_of(metric, limit)
-    bad = known.certainly_bad(baseline, alpha=alpha)
+    bad = _certainly_bad(known, baseline, alpha=alpha)
     levels = dict(zip(table.positions, np.exp(table.values.mean(axis=0)).tolist(), strict=True))
     unsure = {
         place: rise
-        for place, rise in known.rises(baseline).items()
+        for place, rise in rises(known, baseline).items()
         if place not in bad and rise.high > least and levels[place] * share_of(rise.high) > SIGNALS[metric].least
     }
-    later, versions = known.after(most), len(table.positions)
-    found = least_found(later.spread, rounds=most, versions=versions, alpha=alpha)
-    margin = float(later.margins(1, versions - 1))
+    # What would be known after `most` rounds if the noise is as low as it may be.
+    ratio, of_lane = (most - 1) / max(rounds - 1, 1), spread_of(noise, metric)
+    spread, alike = _lowest(known.laid.spread, ratio), None if of_lane is None else _lowest(of_lane, ratio)
+    found = least_found(spread, rounds=most, versions=versions, alpha=alpha)
+    margin = float(_margins(spread, 1, versions - 1, rounds=most, least=floor(alike, rounds=most)))
     if not any(margin <= least or rise.size >= max(least, found) for rise in unsure.values()):
         return None
     highest = signal_share_of(metric, max(rise.high for rise in unsure.values()))

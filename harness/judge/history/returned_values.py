@@ -22,7 +22,7 @@ from harness.amounts import count, general, number
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
-from harness.judge.history.changepoints import find_levels, least_found, noise_within
+from harness.judge.history.changepoints import find_levels, lay_out, least_found
 from harness.judge.history.changes import of_parts, strictest
 from harness.judge.history.exact_values import (
     EXACT_LIMIT,
@@ -50,7 +50,6 @@ from harness.model import (
     MetricLimit,
     Observed,
     SignalVerdict,
-    Spread,
     Steps,
     Trial,
     log_of_change,
@@ -566,20 +565,18 @@ class _Metric:
             ran = [{(trial.run, trial.round) for trial in own} for own in part]
             own = {place: {at: column[at] for at in column if at in ran[place]} for place, column in columns.items()}
             table = table_of(often(own), scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
-            spread = None if table is None else noise_within(table.values)
-            if table is not None and spread is not None:
-                found, seen, least = self._of_table(table, spread, size=size)
+            if table is not None:
+                found, seen, least = self._of_table(table, size=size)
                 visible = least if visible is None else visible
                 observed += [each for each in seen if not any({each.before, each.after} <= {*at} for at, _ in told)]
                 told.append((table.positions, found))
         return of_parts(told), observed, visible
 
-    def _of_table(
-        self, table: RoundTable, spread: Spread, *, size: float
-    ) -> tuple[list[Change], list[Observed], float]:
+    def _of_table(self, table: RoundTable, *, size: float) -> tuple[list[Change], list[Observed], float]:
         """Return what `_of_noisy` does, by one table of values as shares of `size`."""
         limit = NOISY_LIMIT if self.rule is None or self.rule.rule == "equal" else self.rule.limit
-        levels, places = find_levels(table.values, least=limit, alpha=ALPHA), table.positions
+        laid, places = lay_out(table.values), table.positions
+        levels = find_levels(laid, least=limit, alpha=ALPHA)
         means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
         observed = []
         heights = [float(table.values.mean()) + mean for mean in levels.means]  # levels are relative to the mean
@@ -606,9 +603,9 @@ class _Metric:
                 )
             bad = worse
             good = good if worse else level
-        rounds, versions = table.values.shape
         alpha = strictest(self.signal, rows=1)
-        return changes, observed, least_found(spread, rounds=rounds, versions=versions, alpha=alpha)
+        visible = least_found(laid.spread, rounds=laid.rounds, versions=laid.versions, alpha=alpha)
+        return changes, observed, visible
 
     # ------------------------------------------------------------ verdicts
 

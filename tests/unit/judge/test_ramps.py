@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints import Levels, find_levels
-from harness.judge.history.changes import signal_changes
+from harness.judge.history.changepoints import Levels, find_levels, lay_out
+from harness.judge.history.changes import known_levels
 from harness.model import Change, Floats
 
 LIMIT = math.log(1.05)
@@ -20,12 +20,12 @@ def made(figures: Floats, *, sigma: float = 0.02, seed: int = 0) -> Floats:
 
 
 def levels_of(figures: Floats, **more: float) -> Levels:
-    return find_levels(made(figures, **more), least=LIMIT, alpha=0.0064)  # type: ignore[arg-type]
+    return find_levels(lay_out(made(figures, **more)), least=LIMIT, alpha=0.0064)  # type: ignore[arg-type]
 
 
 def changes(figures: Floats) -> list[Change]:
     table = RoundTable(values=made(figures), positions=tuple(range(len(figures))))
-    return signal_changes("step_time", table, least=LIMIT)
+    return known_levels("step_time", table, limit=math.expm1(LIMIT)).changes()
 
 
 RAMP = np.linspace(1, 1.2, 100)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.history.changepoints import exact_levels, find_levels
+from harness.judge.history.changepoints import exact_levels, find_levels, lay_out
 from harness.judge.history.changes import level_changes
 
 LIMIT = float(np.log(1.1))
@@ -18,7 +18,7 @@ def told(percents: list[float], *, baseline: int | None = None, noise: float = 0
     """Return the findings on versions whose steps take longer by these shares, in per cent; without noise, exactly."""
     logs = np.log1p(np.array(percents) / 100)
     table = logs + np.random.default_rng(seed).normal(0, noise, (5, len(logs)))
-    levels = find_levels(table, least=LIMIT, alpha=0.005) if noise else exact_levels(logs)
+    levels = find_levels(lay_out(table), least=LIMIT, alpha=0.005) if noise else exact_levels(logs)
     if not levels.shifts:
         return []
     found = level_changes("step_time", range(len(logs)), levels, least=LIMIT, baseline=baseline)

@@ -11,8 +11,8 @@ import pytest
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.noise import floor, noise_of, pooled
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changes import find_changes
-from harness.judge.history.precision import known_levels, rises_of_levels, too_wide, wants_round
+from harness.judge.history.changes import find_changes, known_levels
+from harness.judge.history.precision import rises, rises_of_levels, too_wide, wants_round
 from harness.model import TIMES, Change, Limits, Noise, Spread, Trial, Trials
 from tests.nightly import many
 from tests.players.trials import LIMITS, STEPS, cell_of, failed, of_row, trial_of
@@ -169,11 +169,8 @@ def test_a_rise_that_neighbours_share_is_ruled_out_no_more_often(versions, slowe
     for seed in range(count):
         table = np.random.default_rng(seed).normal(0, 0.08, (4, versions))
         table[:, versions - slower :] += math.log(1.1)
-        known = known_levels(
-            "step_time", RoundTable(values=table, positions=tuple(range(versions))), limit=0.1, noise=None
-        )
-        assert known is not None
-        lies.append(known.rises(None)[versions - 1].high < math.log(1.1))
+        known = known_levels("step_time", RoundTable(values=table, positions=tuple(range(versions))), limit=0.1)
+        lies.append(rises(known, None)[versions - 1].high < math.log(1.1))
     assert sum(lies) <= 0.05 * count + 3 * math.sqrt(0.05 * count)
 
 
@@ -190,7 +187,7 @@ def test_more_noise_hides_more():
 
 def test_never_below_what_equal_images_differ_by():
     noise = {"step_time": Spread(deviation=0.2, freedom=6)}
-    assert min(ruled_out(row([1] * 8), noise=noise)) >= floor(noise, "step_time", rounds=3)
+    assert min(ruled_out(row([1] * 8), noise=noise)) >= floor(noise["step_time"], rounds=3)
 
 
 # ---------------------------------------------------------------- A/A
