@@ -1,16 +1,17 @@
 """Attributes faults to the image, the GPU, the host or an interaction, and to params. Pure.
 
-The cause follows from the table of images × lanes (`image_or_gpu`), the params from the smallest rule (`param_rules`).
+The cause follows from a two-factor design, a table of states, images × lanes: it is the image if one lane is good with
+one image and bad with another; the lane, if one image is good on one lane and bad on another; an interaction, if both
+hold. The params follow from the smallest rule (`param_rules`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from harness.judge.attribution.group_faults import Fault, alike, faults_of
-from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, SquareCell, answer, model_of
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.attribution.row_states import LaneOfVariant, RowStates, SignInRows, metric_of, signs
 from harness.judge.comparable import software
@@ -19,9 +20,11 @@ from harness.judge.launches import AGREE
 from harness.model import (
     GOOD,
     Attribution,
+    Cause,
     Cell,
     CellResult,
     CellVerdict,
+    Doubt,
     Finding,
     Install,
     Lane,
@@ -31,6 +34,7 @@ from harness.model import (
     grouped,
     signal_of,
 )
+from harness.model.judged import State
 from harness.model.signals import is_told_alone
 
 
@@ -45,8 +49,9 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
     rows_of = grouped(((row.series.name, row.variant.scenario.name), row) for row in plan.rows)
     for (series, scenario), rows in rows_of.items():
         own = [finding for finding in findings if (finding.series, finding.variant.scenario.name) == (series, scenario)]
+        places = {(row.variant, row.lane): row for row in rows}
         for sign in signs(own):
-            of = SignInRows(rows=rows, known=known, findings=own, sign=sign)
+            of = SignInRows(rows=places, known=known, findings=own, sign=sign)
             groups = (_Group(plan=plan, findings=findings, of=of, faults=faults) for faults in alike(_faults(of)))
             attributions += [group.attribution() for group in groups]
     return tuple(attributions)
@@ -54,10 +59,9 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
 
 def _faults(of: SignInRows) -> list[Fault]:
     """Return the faults of each variant."""
-    lanes = grouped((row.variant, row.lane) for row in of.rows)
     found = [
         fault
-        for variant, own in lanes.items()
+        for variant, own in grouped(of.rows).items()
         for fault in faults_of(
             variant,
             {lane: of.episodes((variant, lane)) for lane in own},
@@ -92,7 +96,7 @@ class _Group:
     def variants(self) -> list[Variant]:
         """Return the variants with this fault, in the plan's order."""
         having = {fault.variant for fault in self.faults}
-        return [variant for variant in dict.fromkeys(row.variant for row in self.of.rows) if variant in having]
+        return [variant for variant in self.of.variants if variant in having]
 
     @cached_property
     def places(self) -> dict[LaneOfVariant, RowStates]:
@@ -100,46 +104,66 @@ class _Group:
         own = {(fault.variant, lane): on_lane for fault in self.faults for lane, on_lane in fault.states.items()}
         return {**self.of.states, **own}
 
+    @cached_property
+    def square(self) -> Square:
+        """Return the states of the variants with this fault, which do not contradict each other, as one square."""
+        states = grouped((lane, own) for (variant, lane), own in self.places.items() if variant in self.variants)
+        unknown = [None] * len(self.of.order)
+        known = {
+            lane: [next((state for state in column if state is not None), None) for column in zip(*own, strict=True)]
+            for lane, own in states.items()
+        }
+        lanes = dict.fromkeys(lane for _, lane in self.of.rows)
+        return Square(
+            states={lane: known.get(lane, unknown) for lane in lanes},
+            software={lane: self._software(lane) for lane in lanes},
+        )
+
+    @cached_property
+    def answer(self) -> SquareAnswer:
+        """Return the cause, which is no card, host or software alone while older images passed launches there, too few
+        to rule out a failure: an image may have brought it."""
+        found = answer(self.square)
+        if self.of.sign != "outcome" or found.cause not in ("gpu", "host", "software"):
+            return found
+        passed = [place for lane in self.square.among(found.bad) for place in self._passed_before(lane)]
+        return replace(found, cause="undecided", doubt="lane or both", wanted=tuple(passed)) if passed else found
+
     def attribution(self) -> Attribution:
-        square = self._square()
-        result = self._answer(square)
-        asked = len({row.variant for row in self.of.rows})
-        bad, good, unknown, otherwise = self._sides(square)
+        square, found = self.square, self.answer
+        bad, good, unknown, otherwise = self._sides()
+        asked = len(self.of.variants)
         rule = find_rule(bad, good, unknown, otherwise=otherwise) if asked > 1 else None
-        lanes, versions = square.lanes, list(self.of.order)
-        bad_lanes = [lanes[place] for place in sorted(result.bad)]
-        images = tuple(versions[image] for image in square.images if square.lanes_at(image, True))
+        bad_lanes = square.among(found.bad)
+        images = tuple(version for version, image in self.of.order.items() if square.lanes_at(image, True))
         episodes = {fault.variant: fault.episodes for fault in self.faults}
         having = self._cells({place: own for place, own in self.places.items() if place[0] in self.variants}, True)
         layers = {cell.verdict.layer for cell in having if self.of.sign == "memory"}
         return Attribution(
-            series=self.of.rows[0].series.name,
+            series=self.of.series,
             scenario=self.variants[0].scenario.name,
             metric=metric_of(self.of.sign),
-            cause=result.cause,
+            cause=found.cause,
             variants=tuple(self.variants),
             episodes=tuple(
                 each for variant in self.variants for lane in bad_lanes for each in episodes[variant].get(lane, ())
             ),
-            bad_lanes=tuple(bad_lanes),
-            good_lanes=tuple(lanes[place] for place in sorted(result.good)),
-            open_lanes=(
-                *(lanes[n] for n in range(len(lanes)) if n not in result.bad | result.good),
-                *self._not_planned(),
-            ),
-            cleared=tuple(lanes[place] for place in sorted(result.cleared)),
+            bad_lanes=bad_lanes,
+            good_lanes=square.among(found.good),
+            open_lanes=(*square.among(square.states.keys() - found.bad - found.good), *self._not_planned()),
+            cleared=square.among(found.cleared),
             images=images,
-            apart=result.apart,
+            apart=found.apart,
             alike=len(set(map(model_of, bad_lanes))) == 1,
-            doubt=result.doubt,
+            doubt=found.doubt,
             rule=rule,
             unruly=asked > 1 and rule is None,
             layer=layers.pop() if len(layers) == 1 else None,  # on which all bad cells agree
             controls=tuple(self._controls(bad_lanes, images)),
-            missing=self._missing(square, result),
+            missing=self._missing(),
             machines=tuple(dict.fromkeys(cell.machine for cell in having if cell.machine)),
             suspect=self._suspect(),
-            software=square.software_of(result.bad, result.good),
+            software=square.software_of(found.bad, found.good),
         )
 
     def _cells(self, states: Mapping[LaneOfVariant, RowStates], state: bool) -> list[CellResult]:
@@ -155,49 +179,39 @@ class _Group:
         good -= {""}  # of a host that is no pool
         return bad.pop() if len(bad) == 1 and good and not bad & good else ""
 
-    def _square(self) -> Square:
-        """Merge the states of the variants with this fault, which do not contradict each other, into one square."""
-        lanes = list(dict.fromkeys(row.lane for row in self.of.rows))
-        rows = [[self.places[each, lane] for each in self.variants if (each, lane) in self.places] for lane in lanes]
-        states = [
-            [next((one[n] for one in own if one[n] is not None), None) for n in range(len(self.of.order))]
-            for own in rows
-        ]
-        return Square(lanes=lanes, states=states, software=[self._software(lane) for lane in lanes])
-
     def _software(self, lane: Lane) -> dict[str, str]:
         """Return the driver and the kernel of a lane's machine, as its GPUs and launches report them."""
         cells = [cell for place, own in self.of.cells.items() if place[1] == lane for cell in own if cell is not None]
         kernels = (trial.fingerprint.get("kernel") for cell in cells for trial in cell.trials)
         return software((gpu.driver for gpu in lane.gpus), kernels)
 
-    def _sides(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant], list[Variant]]:
+    def _sides(self) -> tuple[list[Variant], list[Variant], list[Variant], list[Variant]]:
         """Return the variants that have this fault or show it beside another failure, those that are good where these
         are bad, those that are unknown there, and those with another fault.
         """
         having, good, unknown, otherwise = list(self.variants), list[Variant](), list[Variant](), list[Variant]()
-        bad = [(lane, image) for lane in range(len(square.lanes)) for image in square.images_of(lane, True)]
-        every, is_failure = list(dict.fromkeys(row.variant for row in self.of.rows)), self.of.sign == "outcome"
+        is_failure = self.of.sign == "outcome"
         # The failures of the versions with this fault that no variant has in the versions without it.
-        new = self._failures_in(self.variants, square, True) - self._failures_in(every, square, False)
-        for variant in every:
+        new = self._failures_in(self.variants, True) - self._failures_in(self.of.variants, False)
+        for variant in self.of.variants:
             if variant in self.variants:
                 continue
-            on_lanes = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
-            states = {own[image] for lane, image in bad if (own := on_lanes[lane]) is not None}
+            states = {
+                self.places[variant, lane][image] for lane, image in self.square.bad if (variant, lane) in self.places
+            }
             is_apart = True in states and not is_failure  # failures that began apart may still be one
-            is_seen = is_failure and not new.isdisjoint(self._failures_in([variant], square, True))
+            is_seen = is_failure and not new.isdisjoint(self._failures_in([variant], True))
             (good if False in states else otherwise if is_apart else having if is_seen else unknown).append(variant)
         return having, good, unknown, otherwise
 
-    def _failures_in(self, variants: Sequence[Variant], square: Square, state: bool) -> set[FailureName]:
+    def _failures_in(self, variants: Sequence[Variant], state: bool) -> set[FailureName]:
         """Return the failures of these variants in the versions that have this state on a lane."""
-        rows = ((square.lanes.index(lane), own) for (each, lane), own in self.of.failures.items() if each in variants)
-        return {name for lane, own in rows for at in square.images_of(lane, state) for name in own[at]}
+        rows = ((lane, own) for (each, lane), own in self.of.failures.items() if each in variants)
+        return {name for lane, own in rows for at in self.square.images_of(lane, state) for name in own[at]}
 
     def _not_planned(self) -> Iterator[Lane]:
         """Yield a lane for each host of the matrix that this run left out."""
-        planned = {row.lane.host.name for row in self.of.rows}
+        planned = {lane.host.name for lane in self.square.states}
         allowed = self.variants[0].scenario.hosts
         for host in self.plan.matrix.hosts:
             if host.name not in planned and host.name in (allowed or (host.name,)):
@@ -208,12 +222,11 @@ class _Group:
         ran each variant in at least one of the bad `versions`. Findings matter because a cell that is good by itself
         may still be worse than the one before.
         """
-        series = self.of.rows[0].series.name
         worse = {finding.variant.scenario.name for finding in self.findings if finding.lane in lanes}
         others = grouped(
             (row.variant.scenario.name, row)
             for row in self.plan.rows
-            if row.series.name == series and row.lane in lanes
+            if row.series.name == self.of.series and row.lane in lanes
         )
         for name, rows in others.items():
             everywhere = {row.lane for row in rows} == set(lanes)
@@ -236,32 +249,23 @@ class _Group:
         is_small = signal_of(metric).kind == "growth" and verdict.grows_slowly(metric)
         return verdict.verdict in GOOD and not verdict.provisional and looked and not is_small
 
-    def _answer(self, square: Square) -> SquareAnswer:
-        """Return the cause, which is no card, host or software alone while older images passed launches there, too few
-        to rule out a failure: an image may have brought it."""
-        result = answer(square)
-        if self.of.sign != "outcome" or result.cause not in ("gpu", "host", "software"):
-            return result
-        passed = [place for lane in sorted(result.bad) for place in self._passed_before(square, lane)]
-        return replace(result, cause="undecided", doubt="lane or both", wanted=tuple(passed)) if passed else result
-
-    def _passed_before(self, square: Square, lane: int) -> Iterator[SquareCell]:
+    def _passed_before(self, lane: Lane) -> Iterator[SquareCell]:
         """Yield the images before the oldest bad one of a lane that are unknown there and passed launches, the nearest
         first."""
-        for image in reversed(range(square.images_of(lane, True)[0])):
-            cell = self._cell(square, (lane, image))
+        for image in reversed(range(self.square.images_of(lane, True)[0])):
+            cell = self._cell((lane, image))
             entry = None if cell is None else self.of.known.get(cell.id)
             if entry is not None and entry.verdict.verdict in GOOD and entry.verdict.trials >= AGREE:
                 yield lane, image
 
-    def _missing(self, square: Square, result: SquareAnswer) -> tuple[Cell, ...]:
+    def _missing(self) -> tuple[Cell, ...]:
         """Return the cell that would best settle the cause, if there is one. Cells that were launched but are undecided
         come after cells that were not launched, and cells that the matrix excludes come last. An image that turned bad
         on one lane is at fault, so it is only asked for on another where it passed launches, too few to clear it.
         """
-        cells = [cell for place in result.wanted if (cell := self._cell(square, place)) is not None]
+        cells = [cell for place in self.answer.wanted if (cell := self._cell(place)) is not None]
         launched = {name for name, entry in self.of.known.items() if entry.verdict.trials >= AGREE}
-        if result.cause == "image":
+        if self.answer.cause == "image":
             if not is_told_alone(metric_of(self.of.sign)):
                 return ()
             most, tried = self.plan.trials.most, {name: self.of.known[name].verdict for name in launched}
@@ -269,16 +273,192 @@ class _Group:
             cells = [cell for cell in cells if cell.id in able]
         return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, cell.id in launched))[:1])
 
-    def _cell(self, square: Square, place: SquareCell) -> Cell | None:
+    def _cell(self, place: SquareCell) -> Cell | None:
         """Return the cell at a position of the square, for the first bad variant. None if it can never run, or if its
         state is known, for example because another fault hides this one.
         """
         lane, image = place
-        rows = {row.variant: row for row in self.of.rows if row.lane == square.lanes[lane]}
-        variant = next((variant for variant in self.variants if variant in rows), None)
-        if variant is None or self.of.states[variant, square.lanes[lane]][image] is not None:
+        own = next(((variant, lane) for variant in self.variants if (variant, lane) in self.of.rows), None)
+        if own is None or self.of.states[own][image] is not None:
             return None
-        cell = rows[variant].cells[image]
+        cell = self.of.rows[own].cells[image]
         entry, needs_install = self.of.known.get(cell.id), cell.lane.host.can.makes_environments
         is_incompatible = entry is not None and entry.verdict.verdict == "incompatible"
         return None if is_incompatible or (needs_install and not isinstance(cell.image.source, Install)) else cell
+
+
+# ---------------------------------------------------------------- images × lanes
+
+SquareCell = tuple[Lane, int]
+"""A lane, and an image by its position."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    """The table of states by lane, images oldest first. `software`: what is known of the machine of each lane, such as
+    `{"driver": "580.65.06", "kernel": "6.8.0"}`.
+    """
+
+    states: Mapping[Lane, Sequence[State]]
+    software: Mapping[Lane, Mapping[str, str]] = field(default_factory=dict)
+
+    def among(self, lanes: Set[Lane]) -> tuple[Lane, ...]:
+        """Return these lanes in their order."""
+        return tuple(lane for lane in self.states if lane in lanes)
+
+    def lanes_at(self, image: int, state: bool) -> set[Lane]:
+        """Return the lanes on which an image has this state."""
+        return {lane for lane, row in self.states.items() if row[image] is state}
+
+    def images_of(self, lane: Lane, state: State) -> list[int]:
+        """Return the images that have this state on a lane, oldest first."""
+        return [image for image, own in enumerate(self.states[lane]) if own is state]
+
+    @property
+    def images(self) -> range:
+        return range(len(next(iter(self.states.values()))))
+
+    @property
+    def bad(self) -> list[SquareCell]:
+        """Return the cells that are bad."""
+        return [(lane, image) for lane in self.states for image in self.images_of(lane, True)]
+
+    def with_any(self, state: bool) -> set[Lane]:
+        """Return the lanes on which any image has this state."""
+        return {lane for lane, row in self.states.items() if state in row}
+
+    def unknown(self, images: Iterable[int], lanes: Set[Lane]) -> tuple[SquareCell, ...]:
+        """Return the unknown cells of these images on these lanes, image by image."""
+        return tuple(
+            (lane, image) for image in images for lane in self.among(lanes) if self.states[lane][image] is None
+        )
+
+    def unknown_beside(self, lanes: Set[Lane]) -> tuple[SquareCell, ...]:
+        """Return the unknown cells of each of these lanes: first those older than its oldest bad image, nearest first."""
+        oldest = {lane: self.images_of(lane, True)[0] for lane in self.among(lanes)}
+        return tuple(
+            (lane, image)
+            for lane, first in oldest.items()
+            for image in (*range(first - 1, -1, -1), *self.images[first:])
+            if self.states[lane][image] is None
+        )
+
+    def software_of(self, bad: Set[Lane], good: Set[Lane]) -> tuple[str, ...]:
+        """Return the software that all of these bad lanes have and no good one, such as `driver 580.65.06`. Unknown
+        software of a lane separates nothing."""
+        names = dict.fromkeys(name for own in self.software.values() for name in own)
+        sides = {name: [{self.software[lane].get(name) for lane in lanes} for lanes in (bad, good)] for name in names}
+        return tuple(
+            f"{name} {next(iter(ours))}"
+            for name, (ours, theirs) in sides.items()
+            if len(ours) == 1 and theirs and None not in ours | theirs and not ours & theirs
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquareAnswer:
+    """The cause; `bad`, `good`, `cleared`: lanes as in an Attribution; `wanted`: cells to run, best first."""
+
+    cause: Cause
+    bad: Set[Lane]
+    good: Set[Lane] = frozenset()
+    cleared: Set[Lane] = frozenset()
+    apart: bool = False
+    doubt: Doubt | None = None
+    wanted: tuple[SquareCell, ...] = ()
+
+
+def answer(square: Square) -> SquareAnswer:
+    """Return the cause of the bad cells in a square; at least one cell must be bad."""
+    split = [image for image in square.images if square.lanes_at(image, True) and square.lanes_at(image, False)]
+    return _where_lanes_differ(square, split) if split else _where_lanes_agree(square)
+
+
+def model_of(lane: Lane) -> str | None:
+    """Return the GPU models of a lane, joined by " + ", because `all` differs between hosts; None without a GPU."""
+    return " + ".join(sorted(gpu.short_name for gpu in lane.gpus)) or lane.gpu
+
+
+def _where_lanes_agree(square: Square) -> SquareAnswer:
+    """Judge a square in which no image is good on one lane and bad on another."""
+    bad, good, every = square.with_any(True), square.with_any(False), set(square.states)
+    if turned := bad & good:
+        proven = _reached(square, turned)
+        wanted = square.unknown(_bad_images(square, proven), every - proven)
+        return SquareAnswer(cause="image", bad=proven, cleared=proven - turned, wanted=wanted)
+    for lanes in (square.lanes_at(image, True) for image in square.images if good):
+        kinds = {model_of(lane) or f"host {lane.host.name}" for lane in lanes}
+        if len(kinds) > 1 and len({lane.host for lane in lanes}) > 1:  # neither can be what they share
+            return SquareAnswer(cause="image", bad=lanes, cleared=lanes)
+    bad_elsewhere = square.unknown(_bad_images(square, bad), good or every - bad)
+    if good:
+        fine = {image for lane in good for image in square.images_of(lane, False)}
+        # The newest image, the nearest to the bad ones, comes first.
+        wanted = (*bad_elsewhere, *square.unknown(sorted(fine, reverse=True), bad))
+        return SquareAnswer(cause="undecided", bad=bad, doubt="image or lane", wanted=wanted)
+    wanted = (*square.unknown_beside(bad), *bad_elsewhere)
+    return SquareAnswer(cause="undecided", bad=bad, doubt="nothing good", wanted=wanted)
+
+
+def _bad_images(square: Square, lanes: Set[Lane]) -> list[int]:
+    """Return the images that are bad on any of these lanes, lane by lane."""
+    return list(dict.fromkeys(image for lane, image in square.bad if lane in lanes))
+
+
+def _reached(square: Square, turned: set[Lane]) -> set[Lane]:
+    """Return the closure of `turned`, the lanes that the image alone turned bad, over shared bad images."""
+    more = turned.union(*(square.lanes_at(image, True) for image in _bad_images(square, turned)))
+    return turned if more == turned else _reached(square, more)
+
+
+def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
+    """Judge a square in which the images of `split` are good on one lane and bad on another."""
+    bad = square.with_any(True)
+    turned = bad & square.with_any(False)
+    clean = {lane for image in split for lane in square.lanes_at(image, False)} - bad
+    if not clean:
+        return _bad_everywhere_in_the_end(square, bad, turned)
+    # If another bad lane is bad with an image that is still good on a turned one, the turned one has another fault.
+    early = {image for lane in turned for image in square.images_of(lane, False)}
+    if turned and early.isdisjoint(_bad_images(square, bad - turned)):
+        return SquareAnswer(cause="interaction", bad=bad, good=clean)
+    cause = None if turned else _what_of_lanes(square, bad, clean)
+    if cause is not None:
+        return SquareAnswer(cause=cause, bad=bad, good=clean)
+    wanted = square.unknown_beside(bad - turned)
+    return SquareAnswer(cause="undecided", bad=bad, good=clean, apart=bool(turned), doubt="lane or both", wanted=wanted)
+
+
+def _bad_everywhere_in_the_end(square: Square, bad: set[Lane], turned: set[Lane]) -> SquareAnswer:
+    """Judge lanes that became bad at different versions. If no version is bad on all lanes, image and lane interact."""
+    if bad == turned and any(square.lanes_at(image, True) == bad for image in square.images):
+        return SquareAnswer(cause="image", bad=bad, apart=True)
+    open_images = [image for image in square.images if not bad & square.lanes_at(image, False)]
+    if bad == turned and not open_images:
+        return SquareAnswer(cause="interaction", bad=bad, apart=True)
+    wanted = (*square.unknown(open_images, bad), *square.unknown_beside(bad - turned))
+    return SquareAnswer(cause="undecided", bad=bad, apart=True, doubt="image or lane", wanted=wanted)
+
+
+def _what_of_lanes(square: Square, bad: set[Lane], clean: set[Lane]) -> Cause | None:
+    """Return what the bad lanes have in common and no clean one has, as simply as possible. "software" if that is the
+    driver or the kernel of machines with neither one host nor one GPU model in common; "host" if they have no GPU, or
+    if their GPU model is good on another host; otherwise "gpu". None if this differs between hosts, or if what is
+    suspected is bad with a single image, which may be the cause.
+    """
+    least = min(2, len(square.images))
+    hosts, models = {lane.host for lane in bad}, set(map(model_of, bad))
+    is_one_card = len(models) == 1 and models.isdisjoint(map(model_of, clean))
+    if len(hosts) > 1 and not is_one_card and square.software_of(bad, clean):
+        return "software" if len(_bad_images(square, bad)) >= least else None
+    blamed = {
+        lane.host
+        for lane in bad
+        if lane.gpu is None or any(model_of(other) == model_of(lane) and other.host != lane.host for other in clean)
+    }
+    if blamed and blamed != hosts:
+        return None
+    tried = grouped((lane.host if blamed else model_of(lane), image) for lane, image in square.bad)
+    if any(len(set(images)) < least for images in tried.values()):
+        return None
+    return "host" if blamed else "gpu"

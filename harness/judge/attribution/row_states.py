@@ -59,15 +59,23 @@ class SignInRows:
     these rows, whatever their sign. What it returns has one entry for each version, oldest first, by variant and lane.
     """
 
-    rows: Sequence[VersionRow]
+    rows: Mapping[LaneOfVariant, VersionRow]
     known: Mapping[str, CellResult]
     findings: Sequence[Finding]
     sign: Sign
 
+    @property
+    def series(self) -> str:
+        return next(iter(self.rows.values())).series.name
+
     @cached_property
     def order(self) -> Mapping[str, int]:
         """Return the positions of the versions."""
-        return {cell.image.version: at for at, cell in enumerate(self.rows[0].cells)}
+        return {cell.image.version: at for at, cell in enumerate(next(iter(self.rows.values())).cells)}
+
+    @cached_property
+    def variants(self) -> Sequence[Variant]:
+        return list(dict.fromkeys(variant for variant, _ in self.rows))
 
     @cached_property
     def of_sign(self) -> Mapping[LaneOfVariant, Sequence[Finding]]:
@@ -76,7 +84,7 @@ class SignInRows:
 
     @cached_property
     def cells(self) -> Mapping[LaneOfVariant, Sequence[CellResult | None]]:
-        return {(row.variant, row.lane): [self.known.get(cell.id) for cell in row.cells] for row in self.rows}
+        return {place: [self.known.get(cell.id) for cell in row.cells] for place, row in self.rows.items()}
 
     @cached_property
     def failures(self) -> Mapping[LaneOfVariant, Sequence[set[FailureName]]]:
@@ -91,12 +99,11 @@ class SignInRows:
     def states(self) -> Mapping[LaneOfVariant, RowStates]:
         """Return the states, with None for each good version that does not rule out the effect that another row has in
         the same version."""
-        seen = {place: self._seen(place) for place in self.cells}
-        accused = [(seen[at], one) for at, own in self.of_sign.items() for one in own if one.kind != "first_fixed"]
+        accused = [(place, one) for place, own in self.of_sign.items() for one in own if one.kind != "first_fixed"]
         told: dict[LaneOfVariant, RowStates] = {}
-        for place, row in seen.items():
-            unclear = {at for other, one in accused if other is not row for at in _unclear(row, other, one, self.order)}
-            told[place] = tuple(None if at in unclear else state for at, state in enumerate(row.states))
+        for place, states in self._seen.items():
+            unclear = {at for other, one in accused if other != place for at in self._unclear(place, other, one)}
+            told[place] = tuple(None if at in unclear else state for at, state in enumerate(states))
         return told
 
     def episodes(self, place: LaneOfVariant) -> tuple[Episode, ...]:
@@ -104,30 +111,32 @@ class SignInRows:
         found = episodes_of(self.of_sign.get(place, ()), self.order, self.states[place])
         return tuple(episode for episode in found if not episode.finding.consequence_of)
 
-    def _seen(self, place: LaneOfVariant) -> _Row:
-        """Return a row with the states of the findings where its cells were judged, else None.
+    @cached_property
+    def _seen(self) -> Mapping[LaneOfVariant, RowStates]:
+        return {place: self._seen_in(place) for place in self.rows}
+
+    def _seen_in(self, place: LaneOfVariant) -> RowStates:
+        """Return the states of a row by its findings where its cells were judged, else None.
 
         Findings decide because they account for the baseline and for flaky failures. The states of both sides of a
         finding are always known. A slowdown without a finding is unknown: it may be the baseline's, or part of a leak's
         finding.
         """
         own, sign = self.of_sign.get(place, ()), self.sign
-        cells = self.cells[place]
-        verdicts = [None if cell is None else cell.verdict for cell in cells]
+        verdicts = [None if cell is None else cell.verdict for cell in self.cells[place]]
         sides = {version for finding in own for version in (finding.before, finding.after)}
         judged = [
             version in sides or (verdict is not None and _is_judged(verdict, sign, smallest=self._smallest))
             for version, verdict in zip(self.order, verdicts, strict=True)
         ]
         if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
-            return _Row(states=(None,) * len(judged), cells=cells)  # a level needs another version for comparison
+            return (None,) * len(judged)  # a level needs another version for comparison
         unclear = {version for finding in own for version in finding.untestable} - sides
         slower = [verdict is not None and sign in verdict.verdicts for verdict in verdicts]
-        states = tuple(
+        return tuple(
             state if ok and version not in unclear and (state or not slow) else None
             for version, ok, slow, state in zip(self.order, judged, slower, bad_along([*self.order], own), strict=True)
         )
-        return _Row(states=states, cells=cells)
 
     @cached_property
     def _smallest(self) -> float:
@@ -136,34 +145,27 @@ class SignInRows:
         ratios = [effect.value for effect in effects if effect.unit == "ratio" and effect.value > 0]
         return min((max(ratio, 1 / ratio) - 1 for ratio in ratios), default=0.0)
 
+    def _unclear(self, place: LaneOfVariant, accused: LaneOfVariant, finding: Finding) -> list[int]:
+        """Return the good versions of a row that are bad in the accused row, unless the row rules out its effect."""
+        since = self.order[finding.after]
+        bad = [at for at, state in enumerate(self._seen[accused]) if state and at >= since]
+        both = [at for at in bad if self._seen[place][at] is False]
+        if not both:
+            return []
+        kind, good = signal_of(finding.metric).kind, self._known(place, both)
+        if kind == "outcome" or finding.verdict == "two modes":
+            clean = _luck(good, self._known(accused, bad), outcome=kind == "outcome") <= LUCK
+        elif kind == "growth" and finding.effect is not None:
+            clean = all(_grows_less(each.verdict, finding.metric, finding.effect) for each in good)
+        elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
+            old = self._known(place, [self.order[finding.before]])
+            clean = not old or all(_changes_less(old[0].verdict, each.verdict, finding) for each in good)
+        else:
+            clean = True
+        return [] if clean else both
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Row:
-    states: RowStates
-    cells: Sequence[CellResult | None]
-
-    def at(self, places: Iterable[int]) -> list[CellResult]:
-        return [cell for place in places if (cell := self.cells[place]) is not None]
-
-
-def _unclear(row: _Row, accused: _Row, finding: Finding, order: Mapping[str, int]) -> list[int]:
-    """Return the good versions of a row that are bad in the accused row, unless the row rules out its effect."""
-    since = order[finding.after]
-    bad = [at for at, state in enumerate(accused.states) if state and at >= since]
-    both = [at for at in bad if row.states[at] is False]
-    if not both:
-        return []
-    kind = signal_of(finding.metric).kind
-    if kind == "outcome" or finding.verdict == "two modes":
-        clean = _luck(row.at(both), accused.at(bad), outcome=kind == "outcome") <= LUCK
-    elif kind == "growth" and finding.effect is not None:
-        clean = all(_grows_less(each.verdict, finding.metric, finding.effect) for each in row.at(both))
-    elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
-        old = row.at([order[finding.before]])
-        clean = not old or all(_changes_less(old[0].verdict, each.verdict, finding) for each in row.at(both))
-    else:
-        clean = True
-    return [] if clean else both
+    def _known(self, place: LaneOfVariant, versions: Iterable[int]) -> list[CellResult]:
+        return [cell for at in versions if (cell := self.cells[place][at]) is not None]
 
 
 def _luck(good: Sequence[CellResult], bad: Sequence[CellResult], *, outcome: bool) -> float:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from harness.judge.attribution.cause import attribute, deciding_cells
-from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, answer
+from harness.judge.attribution.cause import Square, SquareAnswer, answer, attribute, deciding_cells
 from harness.model import CellVerdict, Effect, Finding, Lane, Rule, RunResult, SignalVerdict
 from harness.model.matrix import Gpu
 from harness.report.text.fault_causes import cause_text
@@ -256,17 +255,17 @@ TRUTHS = ("image", "lane", "both")
 @settings(max_examples=many(40, 3000))
 @given(rows=SQUARES)
 def test_every_square_has_an_answer_that_it_allows(rows: list[list[bool | None]]) -> None:
-    square = Square(lanes=LANES[: len(rows)], states=rows)
+    square = Square(states=dict(zip(LANES, rows, strict=False)))
     told = answer(square)
     assert told.bad
     assert not told.bad & told.good
     assert told.cleared <= told.bad
-    assert all(rows[lane][image] is None for lane, image in told.wanted), "only what is not known is wanted"
+    assert all(square.states[lane][image] is None for lane, image in told.wanted), "only what is not known is wanted"
     if told.cause in ("gpu", "host", "interaction"):
         columns = zip(*rows, strict=True)
         assert any(True in column and False in column for column in columns), "an image must be bad here and good there"
     if told.cause in ("gpu", "host"):
-        assert not any(False in rows[lane] for lane in told.bad)
+        assert not any(False in square.states[lane] for lane in told.bad)
     assert (told.cause == "undecided") == (told.doubt is not None)
 
 
@@ -290,11 +289,11 @@ def test_a_planted_cause_is_found_or_left_open_whatever_is_hidden(
     rows = [[None if (lane, image) in hidden else bad(lane, image) for image in range(3)] for lane in range(3)]
     if not any(True in row for row in rows):
         return
-    told = answer(Square(lanes=LANES[:3], states=rows))
+    told = answer(Square(states=dict(zip(LANES[:3], rows, strict=True))))
     allowed = {"image": {"image", "undecided"}, "lane": {"gpu", "undecided"}, "both": {"interaction", "undecided"}}
     if truth == "both" and not any(True in column and False in column for column in zip(*rows, strict=True)):
         allowed["both"] = {"image", "undecided"}
-        assert told.bad <= {1}, "no other lane is said to be bad"
+        assert told.bad <= {LANES[1]}, "no other lane is said to be bad"
     elif truth == "both" and False not in rows[1]:
         allowed["both"] = {"gpu", "undecided"}
     assert told.cause in allowed[truth]
@@ -307,10 +306,8 @@ PLACES = list(itertools.product(("h1", "h2", "h3"), ("X", "Y", "Z")))
 
 
 @st.composite
-def planted(draw: st.DrawFn) -> tuple[str, list[Place], Square]:
-    """Return (truth, lanes as host and card, known states): one image, card or host is bad, or one of them with an
-    image.
-    """
+def planted(draw: st.DrawFn) -> tuple[str, Square]:
+    """Return (truth, known states): one image, card or host is bad, or one of them with an image."""
     places: list[Place] = draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=4, unique=True))
     images, since = draw(st.integers(2, 3)), draw(st.integers(1, 2))
     host, card = draw(st.sampled_from(places))
@@ -323,21 +320,21 @@ def planted(draw: st.DrawFn) -> tuple[str, list[Place], Square]:
     }
     truth = draw(st.sampled_from(sorted(truths)))
     hidden = draw(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 2))))
-    rows = [
-        [None if (n, image) in hidden else truths[truth](place, image) for image in range(images)]
+    states = {
+        lane(*place): [None if (n, image) in hidden else truths[truth](place, image) for image in range(images)]
         for n, place in enumerate(places)
-    ]
-    assume(any(True in row for row in rows))
-    return truth, places, Square(lanes=[lane(*place) for place in places], states=rows)
+    }
+    assume(any(True in row for row in states.values()))
+    return truth, Square(states=states)
 
 
 @settings(max_examples=many(40, 10_000))
 @given(world=planted())
-def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Square]) -> None:
+def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, Square]) -> None:
     """If a fault needs an image, too, possibly only the bad side was seen: then the card or the image may be named."""
-    truth, places, square = world
+    truth, square = world
     told = answer(square)
-    or_its_host = _says_or_its_host(told, places)
+    or_its_host = _says_or_its_host(told)
     allowed = {
         "image": {"image"},
         "gpu": {"gpu"},
@@ -345,29 +342,28 @@ def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Sq
         "gpu with image": {"interaction", "gpu", "image"},
         "host with image": {"interaction", "host", "image", *(["gpu"] if or_its_host else [])},
     }
-    assert told.cause in {"undecided", *allowed[truth]}, (truth, places, square.states, told)
+    assert told.cause in {"undecided", *allowed[truth]}, (truth, square.states, told)
 
 
-def _says_or_its_host(told: SquareAnswer, places: list[Place]) -> bool:
+def _says_or_its_host(told: SquareAnswer) -> bool:
     """Return whether the sentence adds `or of its host`."""
-    hosts = {places[lane][0] for lane in told.bad}
-    return len(hosts) == 1 and not hosts & {places[lane][0] for lane in told.good}
+    hosts = {lane.host for lane in told.bad}
+    return len(hosts) == 1 and not hosts & {lane.host for lane in told.good}
 
 
 @settings(max_examples=many(30, 3000))
 @given(world=planted(), outcomes=st.lists(st.booleans(), min_size=12, max_size=12))
-def test_deciding_comes_to_an_end(world: tuple[str, list[Place], Square], outcomes: list[bool]) -> None:
+def test_deciding_comes_to_an_end(world: tuple[str, Square], outcomes: list[bool]) -> None:
     """Whatever a requested cell turns out to be, it is never requested again; at the end none is requested."""
-    square = world[2]
+    _, square = world
     for outcome in outcomes:
         wanted = answer(square).wanted
         if not wanted:
             return
         at, image = wanted[0]
         assert square.states[at][image] is None
-        rows = [list(row) for row in square.states]
-        rows[at][image] = outcome
-        square = replace(square, states=rows)
+        row = [outcome if place == image else state for place, state in enumerate(square.states[at])]
+        square = replace(square, states={**square.states, at: row})
     assert not answer(square).wanted
 
 
