@@ -334,7 +334,7 @@ class Square:
         )
 
     def unknown_beside(self, lanes: Set[Lane]) -> tuple[SquareCell, ...]:
-        """Return the unknown cells of each of these lanes: first those older than its oldest bad image, nearest first."""
+        """Return the unknown cells of these lanes: on each, first those before its oldest bad image, nearest first."""
         oldest = {lane: self.images_of(lane, True)[0] for lane in self.among(lanes)}
         return tuple(
             (lane, image)

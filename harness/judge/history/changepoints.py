@@ -528,13 +528,21 @@ def place_change(means: Floats, candidates: range, *, rounds: int, spread: Sprea
     """
     places = np.array(candidates)
     chances = place_chances(means, places, rounds=rounds, spread=spread)
-    first, sums = int(places[chances.argmax()]), np.concatenate([[0.0], np.cumsum(chances)])
-    if chances.max() >= NAMED:
-        return first, first, first
+    first, (earliest, latest) = int(places[chances.argmax()]), named(chances)
+    return first, min(int(places[earliest]), first), max(int(places[latest]), first)
+
+
+def named(chances: Floats) -> tuple[int, int]:
+    """Return the first and the last of the places among which something is, by the probability of each: a single one
+    with NAMED, else the fewest in a row with HOLDS together, and of these the most probable."""
+    best = int(chances.argmax())
+    if chances[best] >= NAMED:
+        return best, best
+    sums = np.concatenate([[0.0], np.cumsum(chances)])
     held = sums[None, 1:] - sums[:-1, None]
     low, high = np.nonzero(np.triu(held >= min(HOLDS, held[0, -1])))
-    best = int(np.lexsort((-held[low, high], high - low))[0])  # the shortest, and of these the most probable
-    return first, min(int(places[low[best]]), first), max(int(places[high[best]]), first)
+    shortest = int(np.lexsort((-held[low, high], high - low))[0])
+    return int(low[shortest]), int(high[shortest])
 
 
 def place_chances(means: Floats, places: npt.NDArray[np.intp], *, rounds: int, spread: Spread) -> Floats:

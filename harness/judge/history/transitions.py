@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Modes
+from harness.judge.history.changepoints import named
 from harness.judge.history.flaky import MISS, Evidence, outliving, proven, seen_in, wanted_launches
 from harness.judge.launches import AGREE, SAME_RATE
 from harness.model import (
@@ -140,8 +141,6 @@ POSSIBLE = 0.6
 """The same for what may be a version from which on a failure is more frequent."""
 CLEARER = 4.0
 """Ratio of probabilities from which one failure, rather than all of them together, tells what becomes more frequent."""
-CERTAIN, WITHIN = 0.97, 0.998
-"""Least probability of the version that is named, and of an interval of versions that is named in its place."""
 
 
 def without_flakes(
@@ -246,25 +245,13 @@ def _frequency(failed: Sequence[int], fine: Sequence[int]) -> Frequency | None:
     total = float(odds.sum())
     if not total > 0:
         return None
-    (first, late), (early, end) = (_named_place(odds.sum(axis=axis) / total) for axis in (1, 0))
+    (first, late), (early, end) = (named(odds.sum(axis=axis) / total) for axis in (1, 0))
     return Frequency(
         certain=range(late, early),
         likeliest=range(*divmod(int(np.argmax(odds)), versions + 1)),
         possible=range(first, end),
         p_same=same / (same + total),
     )
-
-
-def _named_place(chances: Floats) -> tuple[int, int]:
-    """Return the first and the last of the places among which something is: a single one that is CERTAIN, else the
-    fewest in a row that are WITHIN."""
-    best = int(np.argmax(chances))
-    if chances[best] >= CERTAIN:
-        return best, best
-    sums = np.concatenate([[0.0], np.cumsum(chances)])
-    ends = itertools.combinations(range(len(sums)), 2)
-    first, end = min(((a, b) for a, b in ends if sums[b] - sums[a] >= WITHIN), key=lambda span: span[1] - span[0])
-    return first, end - 1
 
 
 def _frequencies(
