@@ -53,10 +53,8 @@ def t_interval(values: Sequence[float]) -> Interval | None:
     """Return the 95 % t confidence interval of the mean over trials; None for fewer than two trials."""
     if len(values) < 2:
         return None
-    quantile = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2))
-    margin = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    middle = float(np.mean(values))
-    return middle - margin, middle + margin
+    spread = Spread(deviation=float(np.std(values, ddof=1)), freedom=len(values) - 1)
+    return interval_of(spread, float(np.mean(values)), spread.deviation / math.sqrt(len(values)))
 
 
 def log_t_interval(values: Sequence[float]) -> Interval | None:

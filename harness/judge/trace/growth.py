@@ -61,68 +61,6 @@ class GrowingColumn:
     layer: Callable[[Trace], str | None] = gpu_layer_of
 
 
-def judge_growth(
-    values: Floats, *, steps_per_row: float, limit: float, alpha: float, column: GrowingColumn, unit: str, hidden: float
-) -> Growth:
-    """Judge the growth of `values`, the rows of a column, shape (n,), evenly spaced, none missing; `limit` is the least
-    bad growth per step, `alpha` the significance level of a leak, and `unit` that of the rates.
-
-    Growth up to the rate `hidden` is not ruled out, because other memory shows it.
-    """
-    if len(values) < LEAST_ROWS:
-        return Growth(verdict="inconclusive", why=f"too few samples to judge: {len(values)} of at least {LEAST_ROWS}")
-    least, most = column.quanta
-    quantum = observed_quantum(values, least=least, most=most)
-    series = SampledSeries(
-        values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, column=column, unit=unit
-    )
-    start = block_levels(values[: max(1, len(values) // 50)], share=FLOOR, blocks=1)
-    rise = series.later.last_level - float(start[0])
-    growth = series.leak() or _no_leak(series, rise=rise, hidden=hidden)
-    return replace(growth, rise=rise, detectable=series.detectable)
-
-
-def _no_leak(series: SampledSeries, *, rise: float, hidden: float) -> Growth:
-    """Judge a series without a leak: flat, plateau, or undecided."""
-    later, name, unit = series.later, series.column.words, series.unit
-    rate, interval = later.rate, (later.low, later.high)
-    due = series.quantum / later.span  # the late rate of one more allocation, which may be due
-    most_losses = series.losses.highest / series.steps_per_row
-    highest = min(later.high, series.highest_wide, series.highest_ceiling, series.highest_floor)
-    if series.losses.possible:
-        highest = max(highest, most_losses)
-    excluded = max(highest, 0.0) + due
-    verdict: VerdictName = "flat"
-    found = f"{name} is flat"
-    if rise > series.column.plateau:
-        verdict, found = "plateau", f"{name} rose {rise / 1024:.1f} MiB and then stopped rising"
-    if excluded >= series.limit:
-        verdict, found = "inconclusive", f"{name} is too noisy to tell"
-        if later.low > 0:
-            verdict, found = "suspect", f"{grows(name, rate, interval, unit)}, but {series.unmet or ''}"
-        elif excluded - due < series.limit:
-            found = f"{name} rises by {general(series.quantum, 4)} KiB at a time, and the next rise may be due"
-        # The series may continue at the highest rate that any window allows.
-        excluded = max(
-            excluded, series.first.high, series.earlier.high, later.high, series.highest_wide, most_losses, hidden
-        )
-    elif later.rate > excluded:
-        # The late trend is that of a wave whose floor does not rise: this is not growth.
-        rate, interval, excluded = 0.0, (0.0, excluded), max(excluded, hidden)
-    else:
-        excluded = max(excluded, hidden)
-        if later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
-            slow = (
-                f"{name} still grows {general(rate, 2)} {unit}, below the limit of {general(series.limit, 6)}: "
-                f"a leak of more than {general(excluded, 2)} {unit} is ruled out"
-            )
-            return Growth(verdict="flat", rate=rate, interval=interval, excluded=excluded, why=slow, slow=True)
-    why = f"{found}: a leak of more than {_figure(excluded)} {unit} is ruled out"
-    if verdict in UNSURE and series.detectable >= excluded:
-        why = f"{why}, and a steady one of {_figure(series.detectable)} would have been seen"
-    return Growth(verdict=verdict, rate=rate, interval=interval, excluded=excluded, why=why)
-
-
 def grows(name: str, rate: float, interval: Interval, unit: str) -> str:
     """Return how fast the memory of this name grows, as text."""
     low, high = interval
@@ -177,17 +115,36 @@ def _window(begin: float, end: float) -> cached_property[Trend]:
 class SampledSeries:
     """One series with the quantities that the patterns test, each computed on first use.
 
-    `values` has shape (n,), n >= 64, evenly spaced, and are the rows of `column`; `quantum` is the smallest amount by
-    which it often changes, and `limit` the least bad growth per step; `unit` is that of the rates.
+    `values` are the rows of `column`, shape (n,), evenly spaced, none missing; `limit` is the least bad growth per
+    step, `alpha` the significance level of a leak, and `unit` that of the rates. Growth up to the rate `hidden` is not
+    ruled out, because other memory shows it.
     """
 
     values: Floats
     steps_per_row: float
     limit: float
     alpha: float
-    quantum: float
     column: GrowingColumn
     unit: str
+    hidden: float = 0.0
+
+    def judged(self) -> Growth:
+        """Return whether it grows without limit."""
+        if len(self.values) < LEAST_ROWS:
+            why = f"too few samples to judge: {len(self.values)} of at least {LEAST_ROWS}"
+            return Growth(verdict="inconclusive", why=why)
+        return replace(self.leak() or self._no_leak(), rise=self.rise, detectable=self.detectable)
+
+    @cached_property
+    def quantum(self) -> float:
+        """Return the smallest amount by which it often changes."""
+        least, most = self.column.quanta
+        return observed_quantum(self.values, least=least, most=most)
+
+    @cached_property
+    def rise(self) -> float:
+        start = block_levels(self.values[: max(1, len(self.values) // 50)], share=FLOOR, blocks=1)
+        return self.later.last_level - float(start[0])
 
     def leak(self) -> Growth | None:
         """Return the leak by the first pattern that matches; None if none does."""
@@ -204,6 +161,46 @@ class SampledSeries:
             how = f"by {len(self.losses.sizes)} jumps at a steady rate"
             return self._leak(rate, (max(0.0, rate - margin), rate + margin), how)
         return None
+
+    def _no_leak(self) -> Growth:
+        """Judge a series without a leak: flat, plateau, or undecided."""
+        later, name, unit = self.later, self.column.words, self.unit
+        rate, interval = later.rate, (later.low, later.high)
+        due = self.quantum / later.span  # the late rate of one more allocation, which may be due
+        most_losses = self.losses.highest / self.steps_per_row
+        highest = min(later.high, self.highest_wide, self.highest_ceiling, self.highest_floor)
+        if self.losses.possible:
+            highest = max(highest, most_losses)
+        excluded = max(highest, 0.0) + due
+        verdict: VerdictName = "flat"
+        found = f"{name} is flat"
+        if self.rise > self.column.plateau:
+            verdict, found = "plateau", f"{name} rose {self.rise / 1024:.1f} MiB and then stopped rising"
+        if excluded >= self.limit:
+            verdict, found = "inconclusive", f"{name} is too noisy to tell"
+            if later.low > 0:
+                verdict, found = "suspect", f"{grows(name, rate, interval, unit)}, but {self.unmet or ''}"
+            elif excluded - due < self.limit:
+                found = f"{name} rises by {general(self.quantum, 4)} KiB at a time, and the next rise may be due"
+            # The series may continue at the highest rate that any window allows.
+            excluded = max(
+                excluded, self.first.high, self.earlier.high, later.high, self.highest_wide, most_losses, self.hidden
+            )
+        elif later.rate > excluded:
+            # The late trend is that of a wave whose floor does not rise: this is not growth.
+            rate, interval, excluded = 0.0, (0.0, excluded), max(excluded, self.hidden)
+        else:
+            excluded = max(excluded, self.hidden)
+            if later.low > 0 and later.rise > max(2 * self.quantum, STILL_GROWS * self.rise):
+                slow = (
+                    f"{name} still grows {general(rate, 2)} {unit}, below the limit of {general(self.limit, 6)}: "
+                    f"a leak of more than {general(excluded, 2)} {unit} is ruled out"
+                )
+                return Growth(verdict="flat", rate=rate, interval=interval, excluded=excluded, why=slow, slow=True)
+        why = f"{found}: a leak of more than {_figure(excluded)} {unit} is ruled out"
+        if verdict in UNSURE and self.detectable >= excluded:
+            why = f"{why}, and a steady one of {_figure(self.detectable)} would have been seen"
+        return Growth(verdict=verdict, rate=rate, interval=interval, excluded=excluded, why=why)
 
     def _trend(self, trend: Trend, how: str, *, error: float | None = None) -> Growth:
         """Return a leak at a trend's rate. Its interval, unlike the trend's bounds, allows for a random walk."""

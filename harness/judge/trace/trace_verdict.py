@@ -1,7 +1,7 @@
 """Judges one trace: growth of memory and of further columns, and drift of the step time; and decides at a look whether
 its launch goes on.
 
-Growth is judged by one rule, `growth.judge_growth`; COLUMNS says what it needs to know about a column. If resident
+Growth is judged by one rule, `growth.SampledSeries`; COLUMNS says what it needs to know about a column. If resident
 memory was measured, only a leak of another column changes its verdict, because allocators and libraries take working
 memory for some time in every program. If not, the GPU memory decides the verdict. A slowdown is a trend of log block
 medians, fitted by AR(1) feasible least squares.
@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from harness.amounts import general
-from harness.judge.trace.growth import LEAST_ROWS, GrowingColumn, grows, judge_growth
+from harness.judge.trace.growth import LEAST_ROWS, GrowingColumn, SampledSeries, grows
 from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, late_rate, layer_of
 from harness.judge.trace.samples import (
     even_rows,
@@ -101,8 +101,8 @@ def judge_column(
     column = COLUMNS.get(name, OWN_NUMBER)
     rows = without_refills(trace) if name == "rss_kib" else trace.column(name)
     values, steps_per_row = thinned_rows(*even_rows(trace.step, rows))
-    growth = judge_growth(
-        np.unwrap(values, period=WRAP_KIB) if name == "heap_kib" else values,
+    series = SampledSeries(
+        values=np.unwrap(values, period=WRAP_KIB) if name == "heap_kib" else values,
         steps_per_row=steps_per_row,
         limit=limit,
         alpha=ALPHA / (1 if steps is None else len(steps.looks())),
@@ -110,7 +110,7 @@ def judge_column(
         unit=unit_of(per),
         hidden=hidden,
     )
-    growth = replace(growth, column=name)
+    growth = replace(series.judged(), column=name)
     if growth.verdict != "leak" or growth.rate is None or name not in COLUMNS:
         return growth
     if column.before:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.generators import ar1
-from harness.judge.trace.growth import judge_growth
+from harness.judge.trace.growth import SampledSeries
 from harness.judge.trace.trace_verdict import COLUMNS
 from harness.model import Growth
 from tests.nightly import many
@@ -19,10 +19,10 @@ steps_up_and_down = st.lists(st.integers(-500, 500), min_size=64, max_size=300)
 
 
 def growth(values: np.ndarray, *, limit: float = 0.5) -> Growth:
-    return judge_growth(
-        np.asarray(values, dtype=np.float64),
-        steps_per_row=1.0, limit=limit, alpha=0.0025, column=COLUMNS["rss_kib"], unit="KiB/step", hidden=0.0,
-    )  # fmt: skip
+    return SampledSeries(
+        values=np.asarray(values, dtype=np.float64), steps_per_row=1.0, limit=limit, alpha=0.0025,
+        column=COLUMNS["rss_kib"], unit="KiB/step",
+    ).judged()  # fmt: skip
 
 
 @given(steps_up_and_down, st.integers(-(10**6), 10**6))
