@@ -185,19 +185,12 @@ def with_boundaries(
     Changes of levels come from the bisection, because a history compares full rounds and a bisection has none. Every
     other change spans the versions that the bisection left open, since good launches may have missed a flaky failure.
     """
-    if rules.step_limit is None:
-        return _as_searched(changes, boundaries)
-    states = [change for change in changes if change.metric != LEVEL]
-    levels = _levels(boundaries, cells=cells, baseline=rules.baseline, limit=rules.step_limit)
+    searched = (_widened(change, boundaries) for change in changes if change.metric != LEVEL)
+    levels = _levels(boundaries, cells=cells, rules=rules)
     reported = {(change.kind, change.after) for change in levels}
-    drifts = [change for change in changes if change.metric == LEVEL and change.p is None]
-    others = [change for change in drifts if (change.kind, change.after) not in reported]
-    return (*_as_searched(states, boundaries), *levels, *others)
-
-
-def _as_searched(changes: Sequence[Change], boundaries: Sequence[Boundary]) -> tuple[Change, ...]:
-    searched = (_widened(change, boundaries) for change in changes)
-    return tuple(change for change in searched if change is not None)
+    slowdowns = (change for change in changes if change.metric == LEVEL and change.p is None)
+    others = (change for change in slowdowns if (change.kind, change.after) not in reported)
+    return (*(change for change in searched if change is not None), *levels, *others)
 
 
 def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
@@ -221,11 +214,11 @@ def _meet(boundary: Boundary, change: Change) -> bool:
     return boundary.before < change.after and (change.before or 0) < boundary.after
 
 
-def _levels(
-    boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], baseline: int | None, limit: float
-) -> list[Change]:
+def _levels(boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], rules: Rules) -> list[Change]:
     """Return the steps that are findings, by the rule of every history of levels."""
     steps = sorted((boundary for boundary in boundaries if boundary.metric == LEVEL), key=lambda step: step.after)
+    if not steps or rules.step_limit is None:
+        return []
     ends = {place for step in steps for place in (step.before, step.after)}
     ran = tuple(place for place, cell in enumerate(cells) if cell.trials or place in ends)
     shifts = [
@@ -236,5 +229,5 @@ def _levels(
         )
         for step in steps
     ]  # fmt: skip
-    found = level_changes(LEVEL, ran, Levels(shifts=tuple(shifts)), least=limit, baseline=baseline) if shifts else []
-    return [change for _, change in found]
+    levels = Levels(shifts=tuple(shifts))
+    return [change for _, change in level_changes(LEVEL, ran, levels, least=rules.step_limit, baseline=rules.baseline)]
