@@ -24,7 +24,7 @@ from harness.judge.history.flaky import outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
-from harness.judge.launches import always_hangs, over_time
+from harness.judge.launches import AGREE, always_hangs, over_time
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -51,9 +51,6 @@ from harness.model import (
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-
-ENOUGH = 2
-"""Fewest launches on each side of a confirmed finding; with fewer, a side has no verdict."""
 
 
 def to_be_continued(row: JudgedRow, remedy: str) -> JudgedRow:
@@ -179,7 +176,7 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
         effect=change.effect,
         p=change.p,
         verdict=change.verdict,
-        confirmed=min(cells[place].verdict.trials for place in sides) >= ENOUGH,
+        confirmed=min(cells[place].verdict.trials for place in sides) >= AGREE,
     )
 
 

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from harness.judge.attribution.row_states import RowStates
 from harness.judge.history.transitions import FailureName
+from harness.judge.launches import SAME_RATE
 from harness.model import (
     METRIC_PREFIX,
     SIGNALS,
@@ -133,13 +134,13 @@ def _failures_of(episode: Episode, failures: Failures) -> Set[FailureName]:
 
 
 def _are_alike(one: Effect | None, other: Effect | None) -> bool:
-    """Return whether two growths may be one fault: they rise by rates that differ by a factor of at most ONE_FAULT, or
+    """Return whether two growths may be one fault: they rise by rates that differ by a factor of at most SAME_RATE, or
     whose intervals overlap. What is no growth, or has another unit, is alike.
     """
     if one is None or other is None or one.unit != other.unit:
         return True
     small, large = sorted((one.bounds, other.bounds))
-    return small[1] >= large[0] or sum(large) <= ONE_FAULT * sum(small)
+    return small[1] >= large[0] or sum(large) <= SAME_RATE * sum(small)
 
 
 def _fault(variant: Variant, group: Sequence[Episode], states: Mapping[Lane, RowStates], failures: Failures) -> Fault:
@@ -161,10 +162,6 @@ def _states_of(episodes: Sequence[Episode], on_lane: RowStates) -> RowStates:
         state if not state or place in inside else False if milder and place < first else None
         for place, state in enumerate(on_lane)
     )
-
-
-ONE_FAULT = 2.0
-"""Largest ratio of the rates of growth of one fault on two lanes."""
 
 
 # ---------------------------------------------------------------- in several variants

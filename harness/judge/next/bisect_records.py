@@ -42,9 +42,9 @@ class VersionEvidence:
     states: Mapping[str, Evidence] = field(default_factory=dict)
     step_times: Mapping[int, float] = field(default_factory=dict)
 
-    def launchable(self, rules: Rules) -> bool:
-        """Return whether the version may be launched again."""
-        return self.testable and self.launches < rules.most
+    def left(self, rules: Rules) -> int:
+        """Return how often the version may be launched again."""
+        return max(0, rules.most - self.launches) if self.testable else 0
 
     def state(self, metric: str) -> State:
         """Return the state. One crash is enough for bad; a leak must show in more launches than it is absent from."""
@@ -277,8 +277,4 @@ class StateHistory:
 
 
 def histories_of(versions: RowVersions, rules: Rules) -> list[StateHistory]:
-    """Return the history of each metric by which any version was judged."""
-    present = {metric for version in versions for metric in version.states}
-    return [
-        StateHistory(versions=versions, metric=metric, rules=rules) for metric in STATE_METRICS if metric in present
-    ]
+    return [StateHistory(versions=versions, metric=metric, rules=rules) for metric in STATE_METRICS]

@@ -152,7 +152,7 @@ def _bad_once(histories: Sequence[StateHistory]) -> Decision | None:
     """Decide to relaunch a version that was bad once and has no known neighbour, so that no change confirms it."""
     for history in histories:
         bad = [place for place, state in enumerate(history.states) if state]
-        able = [place for place in bad if history.versions[place].launchable(history.rules)]
+        able = [place for place in bad if history.versions[place].left(history.rules)]
         if able and not any(history.agrees(place, bad=True) for place in bad):
             place = max(able, key=lambda p: (history.evidence(p).bad, -p))
             version = version_name(history.versions, place)
@@ -169,7 +169,7 @@ def _lucky(histories: Sequence[StateHistory]) -> Decision | None:
     for history in histories:
         versions = history.versions
         for run in history.lucky_runs:
-            able = [place for place in run if versions[place].launchable(history.rules)]
+            able = [place for place in run if versions[place].left(history.rules)]
             if able:
                 place = min(able, key=lambda p: (versions[p].launches, not versions[p].at_hand, p))
                 version = version_name(versions, place)
@@ -210,7 +210,7 @@ def _confirm(history: StateHistory, change: Boundary) -> Decision | None:
         place
         for place, bad in sorted(sides.items())
         if not (history.agrees(place, bad=bad) and (place != change.bad or enough))
-        and history.versions[place].launchable(history.rules)
+        and history.versions[place].left(history.rules)
     ]
     if not lacking:
         return None
@@ -396,7 +396,7 @@ def fails(reach: Reach, steps: int | None) -> float:
 def most_informative(history: StateHistory, change: Boundary, reach: Reach) -> int | None:
     """Return the version whose next launch is the most informative about the extent; None if no launch could matter."""
     versions, alpha = history.versions, history.rules.alpha
-    left = [0, *(_left(versions[place], history.rules) for place in reach.places[1:])]
+    left = [0, *(versions[place].left(history.rules) for place in reach.places[1:])]
     steps = _steps(history, reach.places)
     shares = {each: fails(reach, each) for each in set(steps)}
     # The outermost place that is not known to be good yet, but would be if all remaining launches from the bad side up
@@ -433,12 +433,8 @@ def settling(history: StateHistory, change: Boundary) -> int | None:
         versions[place] = replace(versions[place], states=states)
         return replace(history, versions=versions).doubt(change)
 
-    able = [place for place in again if _left(history.versions[place], history.rules) > 0]
+    able = [place for place in again if history.versions[place].left(history.rules)]
     return min(able, key=left, default=None)
-
-
-def _left(version: VersionEvidence, rules: Rules) -> int:
-    return max(0, rules.most - version.launches) if version.testable else 0
 
 
 def _steps(history: StateHistory, places: Sequence[int]) -> list[int | None]:

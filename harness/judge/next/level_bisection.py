@@ -206,7 +206,7 @@ class LevelHistory:
 
     @property
     def _launchable(self) -> list[int]:
-        return [place for place in self.able if self.versions[place].launchable(self.rules)]
+        return [place for place in self.able if self.versions[place].left(self.rules)]
 
     def _look(self) -> Decision | None:
         """Decide, while nothing is found, to go on until a step of the limit would have been seen. Once the ends have
