@@ -69,11 +69,9 @@ def _smallest(bad: Sequence[ParamRow], others: Sequence[ParamRow]) -> Rule | Non
     """Return the smallest rule that separates, with equally small rules in `also`; otherwise, a rule with few
     exceptions or None.
     """
-    if not others:
-        return Rule(conditions=())
     rows = [*bad, *others]
     names = [name for name in _names(rows) if len(_values(rows, name)) > 1]
-    for size in range(1, min(MOST_PARAMS, len(names)) + 1):
+    for size in range(min(MOST_PARAMS, len(names)) + 1):
         separating = sorted(_separating(names, size, bad, others), key=lambda rule: (rule.any_of, _extent(rule)))
         if separating:
             best, *rest = separating

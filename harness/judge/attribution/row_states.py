@@ -129,8 +129,6 @@ class SignInRows:
             version in sides or (verdict is not None and _is_judged(verdict, sign, smallest=self._smallest))
             for version, verdict in zip(self.order, verdicts, strict=True)
         ]
-        if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
-            return (None,) * len(judged)  # a level needs another version for comparison
         unclear = {version for finding in own for version in finding.untestable} - sides
         slower = [verdict is not None and sign in verdict.verdicts for verdict in verdicts]
         return tuple(

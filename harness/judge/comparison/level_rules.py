@@ -34,7 +34,7 @@ from harness.judge.comparison.which_launches import (
     paced_steps,
     without_slow_starts,
 )
-from harness.judge.trace.samples import look_values
+from harness.judge.trace.samples import look_values, sampled
 from harness.judge.trace.trends import BLOCKS
 from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 
@@ -42,10 +42,7 @@ from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 def rows_between(trace: Trace, name: str, after: float, last: float) -> Floats:
     """Return the finite rows of the steps after `after`, up to `last`."""
     values = trace.column(name)
-    if values is None:
-        return np.empty(0)
-    rows = values[_between(trace, after, last)]
-    return np.asarray(rows[np.isfinite(rows)], dtype=np.float64)
+    return sampled(None if values is None else values[_between(trace, after, last)])
 
 
 def _between(trace: Trace, after: float, last: float) -> slice:
@@ -187,9 +184,8 @@ RowsFigure = Callable[[Trace, Rows], float]
 
 def median_s(trace: Trace, rows: Rows, column: str = "step_s") -> float:
     """Return the median step time, or that of another column; NaN if the rows have none."""
-    values = trace.columns[column][rows] if column in trace.columns else np.empty(0)
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else math.nan
+    values = sampled(trace.columns[column][rows] if column in trace.columns else None)
+    return float(np.median(values)) if len(values) else math.nan
 
 
 def items_per_second(trace: Trace, rows: Rows) -> float:
@@ -281,8 +277,7 @@ def _paired(figure: RowsFigure, *, absent: str) -> FigureRule:
 
 def _answered(trial: Trial) -> float | None:
     """Return the share of the requests that succeeded."""
-    failed = None if trial.trace is None else trial.trace.column("failed")
-    rows = np.empty(0) if failed is None else failed[np.isfinite(failed)]
+    rows = sampled(None if trial.trace is None else trial.trace.column("failed"))
     return 1 - float(rows.mean()) if len(rows) else None
 
 

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from harness.judge.trace.samples import prefix, settled_median
-from harness.model import Floats, Limits, Per, Steps, Trace, Trial
+from harness.judge.trace.samples import prefix, sampled, settled_median
+from harness.model import Limits, Per, Steps, Trace, Trial
 
 Launches = Sequence[Sequence[Trial]]
 """The launches of each version, oldest version first."""
@@ -215,8 +215,7 @@ def plainly_slow(trace: Trace, *, usual_s: float, own_s: float | None, steps: St
     """Return whether a launch has shown, at a look, that its version is slow: the second half of its steps was slow,
     and it made LEAST_FIRST steps, or LEAST_SLOW if an earlier launch was as slow.
     """
-    values = trace.column("step_s")
-    rows: Floats = np.empty(0) if values is None else values[np.isfinite(values)]
+    rows = sampled(trace.column("step_s"))
     late_s = float(np.median(rows[len(rows) // 2 :])) if len(rows) else 0.0
     if not _is_slow(late_s, usual_s, steps):
         return False
