@@ -20,6 +20,7 @@ from harness.judge.comparable import as_whole_runs, unlike_steps
 from harness.judge.comparison.noise import noise_of
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
 from harness.judge.comparison.which_launches import has_step_times
+from harness.judge.history.changepoints import FEW_VERSIONS
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.returned_values import differs_at_its_end
 from harness.judge.history.transitions import wants_launches
@@ -41,9 +42,6 @@ from harness.model import (
     Trials,
     next_round,
 )
-
-MANY_VERSIONS = 4
-"""Fewest versions that show the noise themselves if their steps are brief."""
 
 
 def propose_rounds(row: RowRun) -> Proposal:
@@ -147,7 +145,7 @@ def chosen_replicate(row: RowRun) -> CellRun | None:
         return None
     # Many versions show the noise themselves, if their steps are too brief for small changes to matter.
     is_short = all(is_brief(trial.trace) for trial in oldest.measured if trial.trace)
-    if is_short and len(able) >= MANY_VERSIONS:
+    if is_short and len(able) >= FEW_VERSIONS:
         return None
     return CellRun(cell=replace(oldest.cell, replicate=True))
 
