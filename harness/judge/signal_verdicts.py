@@ -16,7 +16,7 @@ from harness.amounts import NOTHING, count, general
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, LevelEstimate, Modes
 from harness.judge.comparison.level_rules import EXACT, RULES, why_end_is_hidden
-from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING
+from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING, share_of_run
 from harness.judge.history.changes import signal_share_of
 from harness.judge.history.precision import SURE, Rise
 from harness.judge.history.returned_values import Values
@@ -133,7 +133,7 @@ class _Level:
         value, ci = _figures(name, self.figures[place]) if place in self.figures else (None, None)
         plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
         if limit is None:
-            is_nothing = name in VARYING and self.compared.of_run < NOTHING_OF_RUN
+            is_nothing = name in VARYING and share_of_run(self.compared.alike) < NOTHING_OF_RUN
             short = "all steps together take less than 2 % of the run, so the run time decides"
             return replace(plain, why=short if is_nothing else "the limit is none")
         is_untested = cell.verdict == "untested"  # its image has a size, which must not count as good

@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.level_rules import EXACT, PEAKS, RULES, late_spread, usable
+from harness.judge.comparison.level_rules import EXACT, PEAKS, RULES, usable
 from harness.judge.comparison.noise import log_t_interval
 from harness.judge.comparison.round_tables import (
     Columns,
@@ -25,7 +25,7 @@ from harness.judge.comparison.round_tables import (
     often,
     table_of,
 )
-from harness.judge.comparison.which_launches import ended_as_slow, share_of_run
+from harness.judge.comparison.which_launches import ended_as_slow
 from harness.judge.trace.samples import sampled
 from harness.model import (
     BAD,
@@ -92,11 +92,6 @@ class Compared:
         return set_apart(self.trials)[0]
 
     @cached_property
-    def of_run(self) -> float:
-        """Return the share of their run that the steps take (`share_of_run`)."""
-        return share_of_run(self.alike)
-
-    @cached_property
     def working(self) -> Sequence[Sequence[Trial]]:
         """Return the trials of versions that are not bad because of NaN, whose steps may do other work, and did not
         miss rounds because they always hang."""
@@ -151,11 +146,6 @@ class Compared:
     def ended_as_slow(self) -> Sequence[bool]:
         """Return, for each version, whether it is so slow that only its step times and throughput are compared."""
         return ended_as_slow(self.working, steps=self.steps)
-
-    @cached_property
-    def late_spread(self) -> float | None:
-        """Return by how much the late ratio of one launch varies, a log; None if no launch is whole."""
-        return late_spread(self.working, steps=self.steps)
 
     def apart(self, name: str) -> tuple[int, ...]:
         """Return the positions that were measured apart from the rest; none if that does not affect the signal."""

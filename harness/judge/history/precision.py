@@ -19,6 +19,7 @@ from scipy.special import chdtri, stdtrit
 
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared, modes_of
+from harness.judge.comparison.level_rules import late_spread
 from harness.judge.comparison.noise import cautious, floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
@@ -86,8 +87,8 @@ def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
         if levels:
             every = (rises(each, compared.baseline).items() for each in reversed(levels))
             found[metric] = dict(itertools.chain.from_iterable(every))
-        elif metric == "late_step_time" and compared.late_spread is not None:
-            plain = Rise(size=0.0, margin=OF_TWO_LAUNCHES * compared.late_spread)
+        elif metric == "late_step_time" and (spread := late_spread(compared.working, steps=compared.steps)) is not None:
+            plain = Rise(size=0.0, margin=OF_TWO_LAUNCHES * spread)
             found[metric] = dict.fromkeys(range(len(compared.cells)), plain)
     return found
 

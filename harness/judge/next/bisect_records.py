@@ -62,11 +62,6 @@ class VersionEvidence:
         """Return whether its launches gave no state by any metric."""
         return all(self.state(metric) is None for metric in self.states)
 
-    def agrees(self, metric: str, *, bad: bool, rules: Rules) -> bool:
-        """Return whether enough launches agree that it is bad, or good."""
-        seen = self.states.get(metric, NOTHING)
-        return (seen.bad if bad else seen.good) >= rules.agree
-
 
 RowVersions = Sequence[VersionEvidence]
 """The versions of a row, oldest first."""
@@ -239,7 +234,9 @@ class StateHistory:
         return oldest if oldest is not None and self.states[oldest] else None
 
     def agrees(self, place: int, *, bad: bool) -> bool:
-        return self.versions[place].agrees(self.metric, bad=bad, rules=self.rules)
+        """Return whether enough launches agree that a version is bad, or good."""
+        seen = self.evidence(place)
+        return (seen.bad if bad else seen.good) >= self.rules.agree
 
     def may_be_settled(self, place: int) -> bool:
         """Return whether the state is unknown and another launch may settle it."""

@@ -142,7 +142,7 @@ def _alike(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
 
 
 def _believed(version: VersionEvidence, rules: Rules) -> bool:
-    if any(version.agrees(metric, bad=True, rules=rules) for metric in version.states):
+    if any(seen.bad >= rules.agree for seen in version.states.values()):
         return True
     some = any(seen.bad for seen in version.states.values())
     return version.launches >= (rules.most if some else min(rules.least, rules.most))
