@@ -8,11 +8,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Literal
 
 from harness.judge.history import flaky
 from harness.judge.history.flaky import NOTHING, Evidence, Reach
+from harness.judge.history.transitions import state_changes
 from harness.model import Interval
 from harness.model.judged import State
 
@@ -214,11 +215,10 @@ class StateHistory:
     @cached_property
     def changes(self) -> list[Boundary]:
         """Return each change of the believed states, oldest first."""
-        decided = [(place, bad) for place, bad in enumerate(self.believed) if bad is not None]
         return [
-            Boundary(metric=self.metric, before=before, after=after, worse=now)
-            for (before, was), (after, now) in pairwise(decided)
-            if was != now
+            Boundary(metric=self.metric, before=change.before, after=change.after, worse=change.kind == "first_bad")
+            for change in state_changes(self.metric, self.believed)
+            if change.before is not None
         ]
 
     @cached_property
@@ -230,8 +230,8 @@ class StateHistory:
     @property
     def bad_from_start(self) -> int | None:
         """Return the oldest version whose state is decided, if it is bad."""
-        oldest = next((place for place, state in enumerate(self.states) if state is not None), None)
-        return oldest if oldest is not None and self.states[oldest] else None
+        changes = state_changes(self.metric, self.states)
+        return changes[0].after if changes and changes[0].before is None else None
 
     def agrees(self, place: int, *, bad: bool) -> bool:
         """Return whether enough launches agree that a version is bad, or good."""
