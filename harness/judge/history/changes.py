@@ -242,7 +242,7 @@ def level_changes(
             low = number + 1 if level < means[low] else low
             continue
         if kind != "first_fixed" and not is_jump:
-            whole = _joined(levels.shifts[low : number + 1])
+            whole = joined(levels.shifts[low : number + 1])
         low = number + 1
         change = Change(
             metric=metric,
@@ -257,7 +257,7 @@ def level_changes(
     return findings
 
 
-def _joined(shifts: Sequence[Changepoint]) -> Changepoint:
+def joined(shifts: Sequence[Changepoint]) -> Changepoint:
     """Return neighbouring shifts as one, which changes the level from version to version."""
     first, last, size = shifts[0], shifts[-1], sum(shift.size for shift in shifts)
     margin = math.hypot(*((shift.interval[1] - shift.interval[0]) / 2 for shift in shifts))

@@ -23,7 +23,7 @@ from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, w
 from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
 from harness.judge.history.changepoints import find_levels, lay_out, least_found
-from harness.judge.history.changes import of_parts, strictest
+from harness.judge.history.changes import BACK, joined, of_parts, strictest
 from harness.judge.history.exact_values import (
     EXACT_LIMIT,
     LAST_DIGITS,
@@ -45,6 +45,7 @@ from harness.model import (
     METRIC_PREFIX,
     Change,
     Effect,
+    FindingKind,
     Floats,
     Limits,
     MetricLimit,
@@ -496,27 +497,36 @@ class _Metric:
             return False
         return worse_by(relative(old, new, scale=scale), self.rule.rule) > self.rule.limit
 
+    def _is_better(self, best: float, value: float) -> bool:
+        """Return whether a value takes the place of the best one so far, with which later ones are compared. A value of
+        which any change is worse is compared with that of the version before."""
+        rule = "change" if self.rule is None else self.rule.rule
+        return rule not in ("rise", "drop") or worse_by(relative(best, value), rule) < 0
+
     # ------------------------------------------------------------ exact values
 
     def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change], list[Observed]]:
         """Return the changes beyond the limit, and all other differences between neighbouring versions."""
-        how: dict[int, str] = {}
-        good: Floats | None = None
+        usual = {place: usual_value(values) for place, values in known.items()}
+        how, beside, best = dict[int, str](), dict[int, int](), next(iter(known), 0)
         for place, values in known.items():
-            how[place] = "" if good is None else self._how_other(good, values)
-            good = good if how[place] in _WORSE and good is not None else values
+            how[place], beside[place] = self._how_other(known[best], values), best
+            if how[place] not in _WORSE and (how[place] or self._is_better(usual[best], usual[place])):
+                best = place
         states: list[State] = [
             None if place not in how else how[place] in _WORSE for place in range(len(self.launches))
         ]
         figure, verdict = (late_value, "late") if "late" in how.values() else (usual_value, "value")
         figures = {place: figure(self._sized(values)) for place, values in known.items()}
-        changes = [
-            replace(change, effect=ratio(figures[change.before], figures[change.after]))
-            for change in state_changes(self.signal, states, verdict=verdict)
-            if change.before is not None
-        ]
+        changes = []
+        for change in state_changes(self.signal, states, verdict=verdict):
+            before, after = change.before, change.after
+            if before is not None:
+                creeps = change.kind == "first_bad" and self._how_other(known[before], known[after]) not in _WORSE
+                kind: FindingKind = "drift" if creeps else change.kind
+                first = beside[after] if creeps else before
+                changes.append(replace(change, kind=kind, before=first, effect=ratio(figures[first], figures[after])))
         named = {change.after for change in changes}
-        usual = {place: usual_value(values) for place, values in known.items()}
         other = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b])]
         lasts = [*(a for a, _ in other[1:]), max(known, default=0)]
         observed = [
@@ -580,29 +590,27 @@ class _Metric:
         means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
         observed = []
         heights = [float(table.values.mean()) + mean for mean in levels.means]  # levels are relative to the mean
-        good, bad = heights[0], False
+        good, bad, top, low = heights[0], False, heights[0], 0
         changes: list[Change] = []
-        for shift, level in zip(levels.shifts, heights[1:], strict=True):
-            worse = self._is_beyond(good * size, level * size, scale=size)
-            before, after = places[shift.before], places[shift.after]
-            if abs(shift.size) < limit:
-                continue
-            if worse == bad and self.limit is None:
-                observed.append(self._observed(before, after, means[before], means[after]))
+        for at, (shift, level) in enumerate(zip(levels.shifts, heights[1:], strict=True)):
+            is_jump = abs(shift.size) >= limit
+            is_back = abs(level - top) > min(limit, BACK * abs(top - good))
+            worse = self._is_beyond(good * size, level * size, scale=size) or (bad and not is_back)
             if worse != bad:
-                changes.append(
-                    Change(
-                        metric=self.signal,
-                        kind="first_bad" if worse else "first_fixed",
-                        before=before,
-                        after=after,
-                        effect=ratio(good, level),
-                        p=shift.p,
-                        verdict="value",
-                    )
-                )
-            bad = worse
-            good = good if worse else level
+                whole = shift if bad or is_jump else joined(levels.shifts[low : at + 1])
+                kind: FindingKind = "first_fixed" if bad else "drift" if whole.drift else "first_bad"
+                before, after = places[whole.before], places[whole.after]
+                change = Change(
+                    metric=self.signal, kind=kind, before=before, after=after, effect=ratio(good, level), p=whole.p,
+                    verdict="value",
+                )  # fmt: skip
+                changes.append(change)
+            elif is_jump and self.limit is None:
+                before, after = places[shift.before], places[shift.after]
+                observed.append(self._observed(before, after, means[before], means[after]))
+            bad, top = worse, level if worse else top
+            if not worse and self._is_better(good * size, level * size):
+                good, low = level, at + 1
         alpha = strictest(self.signal, rows=1)
         visible = least_found(laid.spread, rounds=laid.rounds, versions=laid.versions, alpha=alpha)
         return changes, observed, visible
