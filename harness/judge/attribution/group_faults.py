@@ -359,10 +359,8 @@ def _is_printing(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]
     old, new = known.get(finding.before or ""), known.get(finding.after)
     if cause.metric != "output" or result.metric not in ("step_time", "run_time") or old is None or new is None:
         return False
-    more_s, more = (
-        (new.of(name).value or 0.0) - (old.of(name).value or math.nan) for name in (result.metric, cause.metric)
-    )
-    return 0 < more_s <= BYTE_S * more
+    more_s, more = (_difference(name, old, new) for name in (result.metric, cause.metric))
+    return more_s is not None and more is not None and 0 < more_s <= BYTE_S * more
 
 
 def _same_time(cause: _Sized, result: _Sized) -> bool:
