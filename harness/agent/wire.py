@@ -4,6 +4,7 @@ import collections
 import json
 import math
 import os
+import re
 import select
 
 LONGEST_LINE = 1 << 20  # bytes
@@ -12,8 +13,10 @@ HEAD_BYTES = 16 << 10
 MIDDLE_BYTES = 16 << 10
 ROWS_A_CHUNK = 10000
 BYTES_A_NUMBER = 24  # in JSON, at most
-DIGITS = bytes.maketrans(b"123456789abcdefABCDEF", b"0" * 21)
-"""Replaces decimal and hexadecimal digits: lines with other numbers, hashes or addresses have one form."""
+LINE_BYTES = 1000  # of each line in the middle
+DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+HEX = re.compile(b"0x[0-9a-f]+|[0-9a-f]{8,}")
+"""An address or a hash, in which digits are 0 already."""
 
 
 def json_number(number):
@@ -78,7 +81,7 @@ class Lines(object):
 
 class Output(object):
     """The scenario's output: its beginning, its end, one line of each form between them, as far as there is room, and
-    the number of bytes after the first step. Lines of one form are equal but for digits."""
+    the number of bytes after the first step. Lines of one form differ in numbers only."""
 
     def __init__(self):
         self.bytes = 0
@@ -86,9 +89,11 @@ class Output(object):
         self._head = b""
         self._last_parts = collections.deque()
         self._last_bytes = 0
-        self._before_last = Lines()
-        self._by_form = {}
-        self._by_form_bytes = 0
+        self._passed = 0  # bytes that are no longer among the last
+        self._between = Lines()
+        self._forms = set()
+        self._kept = []
+        self._room = MIDDLE_BYTES
         self._bytes_before_steps = None
 
     def add(self, data):
@@ -100,37 +105,57 @@ class Output(object):
         self._last_bytes += len(data)
         while self._last_bytes - len(self._last_parts[0]) >= TAIL_BYTES:
             self._last_bytes -= len(self._last_parts[0])
-            self._keep_forms(self._last_parts.popleft())
+            self._pass(self._last_parts.popleft())
 
-    def _keep_forms(self, data):
-        if self._by_form_bytes >= MIDDLE_BYTES:
-            return
-        for line in self._before_last.feed(data):
-            form = line.translate(DIGITS)
-            if form not in self._by_form:
-                self._by_form[form] = line
-                self._by_form_bytes += len(line) + 1
+    def _pass(self, data):
+        """Keep the lines of data that follows the head, if they have new forms."""
+        start = max(0, self._head.rfind(b"\n") + 1 - self._passed)
+        self._passed += len(data)
+        lines = self._between.feed(data[start:])
+        forms = b"\n".join(lines).translate(DIGITS).split(b"\n")
+        for line, form in zip(lines, forms):  # noqa: B905 (Python 3.10)
+            if form not in self._forms:
+                self._keep(line.rstrip(b"\r").rpartition(b"\r")[2][:LINE_BYTES])
+
+    def _keep(self, line):
+        """Keep a line as a terminal shows it, if its form is new and there is room."""
+        form = HEX.sub(b"0", line.translate(DIGITS))
+        if form not in self._forms and len(line) < self._room:
+            self._forms.add(form)
+            self._kept.append(line)
+            self._room -= len(line) + 1
+
+    def _last(self):
+        """Return the last parts, and where the whole lines of their last TAIL_BYTES begin; for a longer line, where its
+        last TAIL_BYTES do."""
+        last = b"".join(self._last_parts)
+        start = max(0, len(last) - TAIL_BYTES)
+        return last, last.find(b"\n", start) + 1 or start if self.bytes > TAIL_BYTES else start
 
     def tail(self):
-        """Return the whole lines of the last TAIL_BYTES as text; of a longer line, its end."""
-        last = b"".join(self._last_parts)[-TAIL_BYTES:]
-        whole = last.partition(b"\n")[2] if self.bytes > TAIL_BYTES else last
-        return (whole or last).decode("utf-8", "replace")
+        """Return the last TAIL_BYTES as text, without the end of a line."""
+        last, start = self._last()
+        return last[start:].decode("utf-8", "replace")
 
-    def stepped(self, is_whole=False):
-        """Note that the first step is made. `is_whole`: the whole run is that step."""
-        self._bytes_before_steps = 0 if is_whole else self.bytes
+    def stepped(self):
+        """Note that the first step is made."""
+        self._bytes_before_steps = self.bytes
+
+    def all_counts(self):
+        """Note that the whole run is the first step."""
+        self._bytes_before_steps = 0
 
     def fields(self):
         """Return the fields of `done`, once; output_bytes is null if no step was made."""
-        self._keep_forms(b"".join(self._last_parts)[:-TAIL_BYTES])
+        last, start = self._last()
+        if start:
+            self._pass(last[:start])
         whole = self._head[: self._head.rfind(b"\n") + 1] if self.bytes > HEAD_BYTES else self._head
-        middle = b"\n".join(self._by_form.values())
         return {
             "output_bytes": None if self._bytes_before_steps is None else self.bytes - self._bytes_before_steps,
             "output_head": (whole or self._head).decode("utf-8", "replace"),
-            "output_middle": middle[:MIDDLE_BYTES].decode("utf-8", "replace"),
-            "output_tail": self.tail(),
+            "output_middle": b"\n".join(self._kept).decode("utf-8", "replace"),
+            "output_tail": last[start:].decode("utf-8", "replace"),
         }
 
 

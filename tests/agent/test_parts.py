@@ -7,6 +7,9 @@ import os
 import random
 import re
 import signal
+import subprocess
+import sys
+import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -213,22 +216,46 @@ def test_the_beginning_and_the_end_of_a_flood_are_kept() -> None:
     assert wire.HEAD_BYTES - 6 <= len(fields["output_head"]) <= wire.HEAD_BYTES
     assert fields["output_head"].endswith("\n")
     assert fields["output_tail"].endswith("29998\n29999\n")
+    assert fields["output_middle"].splitlines()[-1].isdigit()
     assert wire.TAIL_BYTES - 6 <= len(fields["output_tail"]) <= wire.TAIL_BYTES
     assert len(fields["output_tail"].partition("\n")[0]) == 5, "no half line, which would seem to be a new one"
     assert wire.Output().fields()["output_bytes"] is None
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 300])
-def test_a_line_in_the_middle_of_a_flood_is_kept(size: int) -> None:
+@pytest.mark.parametrize("place", [0, 9_000, 16_500, 17_000, 19_999])
+@pytest.mark.parametrize(
+    "begins", [b"", b"".join(b"name %s\n" % (b"x" * (n % 90)) for n in range(300)), b"\r".join([b"bar 3 %"] * 9_000)]
+)
+def test_a_line_anywhere_in_a_flood_is_kept(begins: bytes, place: int, size: int) -> None:
     """An error that a program survives is printed once, and what is not kept cannot be told."""
-    lines = [b"step %d: loss 0.%d of %x\n" % (number, number, number) for number in range(20_000)]
-    lines[9_000] = b"ERROR: falling back to CPU\n"
-    flood, output = b"".join(lines), wire.Output()
+    lines = [b"step %d: loss 0.%d of 0x%x\n" % (number, number, number) for number in range(20_000)]
+    lines[place] = b"ERROR: falling back to CPU\n"
+    flood, output = begins + b"".join(lines), wire.Output()
     for start in range(0, len(flood), size):
         output.add(flood[start : start + size])
     fields = output.fields()
-    assert "ERROR: falling back to CPU\n" in fields["output_middle"]
-    assert len(fields["output_middle"]) < 2_000, "one line of each form"
+    assert "ERROR: falling back to CPU\n" in "".join(f"{fields[name]}\n" for name in fields if name != "output_bytes")
+    assert len(fields["output_middle"]) < wire.MIDDLE_BYTES
+    kept = fields["output_middle"].encode().split(b"\n")
+    assert begins or set(kept) <= {line[:-1] for line in lines}, "no half line, which would seem to be a new one"
+
+
+def test_the_share_in_which_a_process_waits_for_a_processor_is_known() -> None:
+    """Two of them share a processor, and a slowdown on a busy machine says so."""
+    one = next(iter(os.sched_getaffinity(0)))
+    code = f"import os\nos.sched_setaffinity(0, {{{one}}})\nwhile True: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    try:
+        until = time.monotonic() + 30
+        while (processes.kept_waiting(busy[0].pid) or 0.0) < 0.25 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert 0.25 <= (processes.kept_waiting(busy[0].pid) or 0.0) < 1
+        assert processes.kept_waiting(0) is None, "no such process"
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()
 
 
 # ---------------------------------------------------------------- samples

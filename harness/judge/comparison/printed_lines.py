@@ -114,21 +114,21 @@ def log_lines_of(trial: Trial) -> dict[str, None]:
     return dict.fromkeys(masked for text in kept for line in _lines(text) if (masked := mask(line[:LONGEST])))
 
 
-DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-"""Makes lines equal that differ only in numbers, before anything else looks at them: a launch may print thousands."""
+ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+"""Makes lines equal that differ only in decimal numbers, before anything else looks at them: a launch may print
+thousands."""
 WARNING = re.compile(r":\d+: \w*Warning: ")
 
 
 def _lines(text: str) -> list[str]:
-    """Return the distinct lines, without their digits, as a terminal shows them, without progress bars: text before a
+    """Return the distinct lines, with 0 for each digit, as a terminal shows them, without progress bars: text before a
     carriage return is drawn over. The line of code that Python prints below a warning is left out, because it says the
     same again.
     """
-    distinct = dict.fromkeys(re.split(r"\r?\n", text.encode("utf-8", "replace").translate(DIGITS).decode()))
+    both = pairwise(["", *re.split(r"\r?\n", text.encode("utf-8", "replace").translate(ZEROS).decode())])
+    distinct = dict.fromkeys(line for above, line in both if not (line.startswith("  ") and WARNING.search(above)))
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in distinct)
-    shown = [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
-    both = pairwise(["", *shown])
-    return [line for above, line in both if not (line.startswith("  ") and WARNING.search(above))]
+    return [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
 
 
 @functools.lru_cache(maxsize=20_000)
