@@ -44,8 +44,8 @@ A_SECOND = ("/s", "/sec", "/second", "per_s", "per_sec", "per_second")
 """Words and endings of rates, of which less is worse."""
 DURATIONS = _words("duration elapsed latency")
 """Words for times, of which more is worse, beside those that end in `time`."""
-PERCENTILE = re.compile(r"p\d{2,4}$")
-"""`p50`, `p99`: what a benchmark prints of its latencies."""
+PERCENTILE = re.compile(r"p(?:50|75|9\d|99\d{1,2})$")
+"""`p50`, `p99`: what a benchmark prints of its latencies. `P10` is a precision, and `P100` a card."""
 MOMENTS = _words("uptime datetime")
 """Words that end in `time` and are no durations."""
 AFTER = _words(
@@ -70,7 +70,7 @@ IS_EARLIER = re.compile(r" \(\d\)$")
 def worse_if(name: str) -> str:
     """Return which change of a number is worse: `rise`, `drop`, or `change` if the name does not tell; "" for a name
     that is no result."""
-    words = [_plain(word) for word in WORD.findall(name.lower())]
+    words = _parts(name)
     if any(map(_told, words)) and not WHICH.intersection(words):
         words = [word for word in words if word not in UNITS]
     if "learning" in words or LINKS.issuperset(words) or any(word in NEVER or word.endswith("time") for word in words):
@@ -83,7 +83,7 @@ def worse_if(name: str) -> str:
 
 def is_measure(name: str) -> bool:
     """Return whether a number that is no result is a time, a rate or an amount of memory."""
-    words = [_plain(word) for word in WORD.findall(name.lower())]
+    words = _parts(name)
     return not worse_if(name) and any(word in MEASURED or word.endswith("time") for word in words)
 
 
@@ -91,7 +91,7 @@ def worse_measure(name: str) -> str:
     """Return which change of a time or a rate is worse, `rise` or `drop`; "" for any other number."""
     if not is_measure(name):
         return ""
-    words = [_plain(word) for word in WORD.findall(name.lower())]
+    words = _parts(name)
     is_rate = name.lower().endswith(A_SECOND) or not RATES.isdisjoint(words)
     is_time = any(word in DURATIONS or (word.endswith("time") and word not in MOMENTS) for word in words)
     if is_rate == is_time:  # `latency_at_1000_qps`
@@ -101,14 +101,21 @@ def worse_measure(name: str) -> str:
 
 def is_error(name: str) -> bool:
     """Return whether a number is an error, whose size is its absolute value."""
-    words = [_plain(word) for word in WORD.findall(name.lower())]
+    words = _parts(name)
     return worse_if(name) == "rise" and any(word in ("err", "errors") or word.endswith("error") for word in words)
 
 
+def _parts(name: str) -> "list[str]":
+    """Return the words of a name. A percentile is a latency, unless another word tells of what: `accuracy_p95`."""
+    whole = WORD.findall(name.lower())
+    words = [_plain(word) for word in whole]
+    if any(map(_told, words)):
+        return words
+    return ["latency" if PERCENTILE.match(word) else part for word, part in zip(whole, words)]  # noqa: B905 (Python 3.6)
+
+
 def _plain(word: str) -> str:
-    """Return a word without the digits at its end, unless they make another word: `f1`; a percentile is a latency."""
-    if PERCENTILE.match(word):
-        return "latency"
+    """Return a word without the digits at its end, unless they make another word: `f1`."""
     return word if word in RISES or word in DROPS else word.rstrip("0123456789")
 
 

@@ -12,7 +12,7 @@ from harness.amounts import every, general
 from harness.judge.attribution.cause import attribute
 from harness.judge.attribution.group_faults import with_consequences
 from harness.judge.history.changes import FAMILY_ALPHA, holm
-from harness.judge.history.exact_values import OTHER_LIMITS
+from harness.judge.history.exact_values import OTHER_LIMITS, relative
 from harness.judge.history.returned_values import OTHER_RESULT
 from harness.judge.signal_verdicts import with_findings
 from harness.model import (
@@ -101,7 +101,7 @@ def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Se
 # ---------------------------------------------------------------- between lanes
 
 BESIDE = ("step_time", "run_time", "peak_memory")
-"""Levels whose difference between lanes is told. Other machines differ in every level."""
+"""Levels whose difference between lanes is told. The others differ on any two machines, or follow from these."""
 
 
 def _between_lanes(rows: Sequence[JudgedRow]) -> Iterator[Observation]:
@@ -112,18 +112,23 @@ def _between_lanes(rows: Sequence[JudgedRow]) -> Iterator[Observation]:
     for first, row in ((own[0], row) for own in places.values() for row in own[1:]):
         pairs = [both for both in zip(first.cells, row.cells, strict=True) if all(each.verdict.trials for each in both)]
         for name in dict.fromkeys(name for both in pairs for name in both[1].verdict.signals):
-            shares = [share for both in pairs if (share := _share_between(name, *both)) is not None]
+            told = [(share, both) for both in pairs if (share := _share_between(name, *both)) is not None]
+            shares = [share for share, _ in told]
             if not shares or not (min(shares) > 0 or max(shares) < 0):
                 continue
-            here, there = row.cells[0].cell, first.cells[0].cell
-            share = min(shares, key=abs)
+            share, both = min(told, key=lambda each: abs(each[0]))
+            some = every(len(told), "version") + (" that can be compared" if len(told) < len(pairs) else "")
+            (there, old), (here, new) = ((each.cell.lane, each.verdict.of(name).value or 0.0) for each in both)
             more = f"{100 * abs(share):.0f} % {'above' if share > 0 else 'below'}"
             size = f"{general(1 + share, 2)} times" if share > 1 else more
-            what = "" if name in BESIDE else f"{name.removeprefix(METRIC_PREFIX)} "
-            some = every(len(shares), "version") + (" that can be compared" if len(shares) < len(pairs) else "")
-            text = f"{what}on {here.lane} at least {size} that on {there.lane}, in {some}"
+            figures = f"{name.removeprefix(METRIC_PREFIX)} {general(old, 4)} on {there}, {general(new, 4)} on {here}"
+            text = (
+                f"on {here} at least {size} that on {there}"
+                if name in BESIDE
+                else f"{figures}, and at least as far apart"
+            )
             yield Observation(
-                series=here.image.series, lane=here.lane, variant=here.variant, text=text,
+                series=both[1].cell.image.series, lane=here, variant=both[1].cell.variant, text=f"{text} in {some}",
                 signal=name if name in BESIDE else OTHER_RESULT,
                 before=pairs[0][1].cell.image.version, after=pairs[0][1].cell.image.version,
                 last=pairs[-1][1].cell.image.version,
@@ -133,16 +138,19 @@ def _between_lanes(rows: Sequence[JudgedRow]) -> Iterator[Observation]:
 def _share_between(name: Metric, first: CellResult, other: CellResult) -> float | None:
     """Return by what share of its value on the first lane a signal differs on the other; 0 if by less than its limit,
     None if it is no such signal or was not judged."""
-    rule = worse_if(name.removeprefix(METRIC_PREFIX)) if name.startswith(METRIC_PREFIX) else None
-    if name not in BESIDE and rule not in ("rise", "drop"):
-        return None
     sides = [cell.verdict.of(name) for cell in (first, other)]
-    values = [side.value for side in sides if side.seen in ("good", "bad") and side.value]
-    if len(values) < 2 or sides[0].limit is None:
+    (old, new), limit = ([side.value for side in sides]), sides[0].limit
+    if old is None or new is None or limit is None or any(side.seen not in ("good", "bad") for side in sides):
         return None
-    share = (values[1] - values[0]) / abs(values[0])
-    least = sides[0].limit if rule is None else max(sides[0].limit, OTHER_LIMITS[rule])
-    return share if abs(share) > least else 0.0
+    if name not in BESIDE:
+        metric = name.removeprefix(METRIC_PREFIX)
+        asked = {each.metric: each for each in first.cell.variant.scenario.limits.metrics}
+        rule = asked[metric].rule if metric in asked else worse_if(metric) if metric != name else None
+        if rule not in ("rise", "drop", "change") or (rule == "change" and metric not in asked):
+            return None
+        limit = limit if metric in asked else max(limit, OTHER_LIMITS[rule])
+    share = relative(old, new)
+    return share if abs(share) > limit else 0.0
 
 
 # ---------------------------------------------------------------- findings

@@ -77,7 +77,7 @@ def test_the_name_of_a_number_tells_what_is_worse(worse: str | None, names: str)
     [
         ("drop", "throughput fps tokens_per_sec requests/s it/s decode_speed"),
         ("rise", "latency latency_p99 p50 p999 elapsed runtime run_time duration_ms"),
-        (None, "uptime latency_at_1000_qps memory loss accuracy epoch seed"),
+        (None, "uptime p10 p100_gpu accuracy_p95 latency_at_1000_qps memory loss accuracy epoch seed"),
     ],
 )
 def test_the_name_of_a_time_or_a_rate_tells_what_is_worse(worse: str | None, names: str) -> None:
