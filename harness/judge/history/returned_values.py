@@ -137,6 +137,8 @@ HARDLY_DIFFERENT = 5e-9
 
 OTHER_RESULT = "other_result"
 """Signal of the observation that an exact value is another one, without a proof that it is worse."""
+MOST_ASKED = 50.0
+"""Largest limit, in percent, that is named for another result."""
 _WORSE = ("value", "late")
 
 
@@ -508,29 +510,34 @@ class _Metric:
     def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change], list[Observed]]:
         """Return the changes beyond the limit, and all other differences between neighbouring versions."""
         usual = {place: usual_value(values) for place, values in known.items()}
+        sizes = {place: usual_value(self._sized(values)) for place, values in known.items()}
         how, beside, best = dict[int, str](), dict[int, int](), next(iter(known), 0)
         for place, values in known.items():
             how[place], beside[place] = self._how_other(known[best], values), best
-            if how[place] not in _WORSE and (how[place] or self._is_better(usual[best], usual[place])):
+            if how[place] not in _WORSE and self._is_better(sizes[best], sizes[place]):
                 best = place
         states: list[State] = [
             None if place not in how else how[place] in _WORSE for place in range(len(self.launches))
         ]
         figure, verdict = (late_value, "late") if "late" in how.values() else (usual_value, "value")
         figures = {place: figure(self._sized(values)) for place, values in known.items()}
-        changes = []
+        changes = list[Change]()
         for change in state_changes(self.signal, states, verdict=verdict):
             before, after = change.before, change.after
             if before is not None:
                 creeps = change.kind == "first_bad" and self._how_other(known[before], known[after]) not in _WORSE
-                kind: FindingKind = "drift" if creeps else change.kind
-                first = beside[after] if creeps else before
-                changes.append(replace(change, kind=kind, before=first, effect=ratio(figures[first], figures[after])))
+                base = beside[after] if creeps else before
+                gradual = base != before and all(one.after <= base for one in changes)
+                kind: FindingKind = "drift" if gradual else change.kind
+                effect = ratio(figures[base], figures[after])
+                changes.append(replace(change, kind=kind, before=base if gradual else before, effect=effect))
         named = {change.after for change in changes}
         other = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b])]
         lasts = [*(a for a, _ in other[1:]), max(known, default=0)]
         observed = [
-            self._observed(a, b, usual[a], usual[b], last=last if how[b] == "other" else None)
+            self._observed(beside[b], b, usual[beside[b]], usual[b], last=last)
+            if how[b] == "other"
+            else self._observed(a, b, usual[a], usual[b])
             for (a, b), last in zip(other, lasts, strict=False)
             if not (b in named or (self.limit is None and self._is_package))
         ]
@@ -597,7 +604,7 @@ class _Metric:
             is_back = abs(level - top) > min(limit, BACK * abs(top - good))
             worse = self._is_beyond(good * size, level * size, scale=size) or (bad and not is_back)
             if worse != bad:
-                whole = shift if bad or is_jump else joined(levels.shifts[low : at + 1])
+                whole = shift if bad or is_jump or low == at else joined(levels.shifts[low : at + 1])
                 kind: FindingKind = "first_fixed" if bad else "drift" if whole.drift else "first_bad"
                 before, after = places[whole.before], places[whole.after]
                 change = Change(
@@ -605,6 +612,7 @@ class _Metric:
                     verdict="value",
                 )  # fmt: skip
                 changes.append(change)
+                low = at + 1
             elif is_jump and self.limit is None:
                 before, after = places[shift.before], places[shift.after]
                 observed.append(self._observed(before, after, means[before], means[after]))
@@ -665,11 +673,11 @@ class _Metric:
 
     def _undecided(self, plain: SignalVerdict, old: Floats | None, new: Floats | None) -> SignalVerdict:
         """Return the verdict on an exact value that is another one, but not worse by the usual limits. The limit that
-        is named is half the change, so that this is a finding, or accepted if it is better."""
+        is named is at most half the change, so that this is a finding, or accepted if it is better."""
         if plain.seen != "good" or self.rule is None or old is None or new is None:
             return plain
         change = relative(*(usual_value(self._sized(values)) for values in (old, new)))
-        limit = 100 * abs(change) / 2 if math.isfinite(change) and change else 1.0
+        limit = min(100 * abs(change) / 2, MOST_ASKED) or 1.0
         judges = "makes it a finding" if worse_by(change, self.rule.rule) > 0 else "accepts it"
         why = "another result, the same in all launches; whether another seed, or rounding, makes it cannot be told"
         remedy = f"`metrics: {{{self.name}: {{{self.rule.rule}: {number(limit, digits=1)}%}}}}` {judges}"
