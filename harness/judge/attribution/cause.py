@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from harness.judge.attribution.group_faults import Fault, alike, faults_of
+from harness.judge.attribution.group_faults import Fault, alike, faults_of, states_of
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.attribution.row_states import LaneOfVariant, RowStates, SignInRows, metric_of, signs
 from harness.judge.comparable import software
@@ -100,9 +100,13 @@ class _Group:
 
     @cached_property
     def places(self) -> dict[LaneOfVariant, RowStates]:
-        """Return the states by variant and lane: for this fault, or, in variants without it, for any fault."""
-        own = {(fault.variant, lane): on_lane for fault in self.faults for lane, on_lane in fault.states.items()}
-        return {**self.of.states, **own}
+        """Return the states by variant and lane: in variants with this fault, those for this fault alone."""
+        beside = self.of.states_beside(each for fault in self.faults for each in fault.findings)
+        own = {(fault.variant, lane): episodes for fault in self.faults for lane, episodes in fault.episodes.items()}
+        return {
+            place: states_of(own.get(place, ()), states) if place[0] in self.variants else states
+            for place, states in beside.items()
+        }
 
     @cached_property
     def square(self) -> Square:

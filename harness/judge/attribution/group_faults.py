@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -45,6 +45,10 @@ class Fault:
     episodes: Mapping[Lane, Sequence[Episode]]
     states: Mapping[Lane, RowStates]
     failures: Set[FailureName]
+
+    @property
+    def findings(self) -> Iterator[Finding]:
+        return (finding for own in self.episodes.values() for episode in own for finding in episode.findings)
 
 
 Failures = Mapping[Lane, Sequence[Collection[FailureName]]]
@@ -148,12 +152,12 @@ def _fault(variant: Variant, group: Sequence[Episode], states: Mapping[Lane, Row
     return Fault(
         variant=variant,
         episodes={lane: by_lane[lane] for lane in states if lane in by_lane},
-        states={lane: _states_of(by_lane.get(lane, ()), on_lane) for lane, on_lane in states.items()},
+        states={lane: states_of(by_lane.get(lane, ()), on_lane) for lane, on_lane in states.items()},
         failures=frozenset().union(*(_failures_of(episode, failures) for episode in group)),
     )
 
 
-def _states_of(episodes: Sequence[Episode], on_lane: RowStates) -> RowStates:
+def states_of(episodes: Sequence[Episode], on_lane: RowStates) -> RowStates:
     """Return the states of a lane's versions for this fault alone. Versions before a worsening are good."""
     inside = {place for episode in episodes for place in episode.span}
     first = min(inside, default=0)

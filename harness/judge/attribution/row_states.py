@@ -97,9 +97,14 @@ class SignInRows:
 
     @cached_property
     def states(self) -> Mapping[LaneOfVariant, RowStates]:
-        """Return the states, with None for each good version that does not rule out the effect that another row has in
+        """Return the states, with None for each good version that does not rule out the effects that other rows have in
         the same version."""
-        accused = [(place, one) for place, own in self.of_sign.items() for one in own if one.kind != "first_fixed"]
+        return self.states_beside(one for own in self.of_sign.values() for one in own)
+
+    def states_beside(self, findings: Iterable[Finding]) -> Mapping[LaneOfVariant, RowStates]:
+        """Return the states, with None for each good version that does not rule out the effect of one of these findings
+        of other rows in the same version."""
+        accused = [((one.variant, one.lane), one) for one in findings if one.kind != "first_fixed"]
         told: dict[LaneOfVariant, RowStates] = {}
         for place, states in self._seen.items():
             unclear = {at for other, one in accused if other != place for at in self._unclear(place, other, one)}

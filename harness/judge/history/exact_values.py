@@ -118,9 +118,11 @@ def _ends_worse(old: Floats, new: Floats, rule: str) -> bool:
     before, late = _means((new - old)[:turn]), _means((new - old)[turn:])
     first, least = np.abs(new - old)[:PARTS], ALIKE * abs(float(old[0]))
     is_aside = bool((before * late.mean() >= 0).all()) and bool((late * late.mean() > 0).all())
-    is_learning = is_aside and first[0] <= least < first.max()
+    begins_alike = is_aside and first[0] <= least
     worse = _worse_share(old[turn:], new[turn:], rule, span=span)
-    if (is_learning and worse > LEARNING_LIMIT) or (is_aside and rule == "drop" and worse > SCORE_LIMIT):
+    if begins_alike and worse > (LEARNING_LIMIT if first.max() > least else LATE_LIMITS[rule]):
+        return True
+    if is_aside and rule == "drop" and worse > SCORE_LIMIT:
         return True
     end = _means(_end(new - old))
     earlier = (new - old)[:turn] if len(end) < PARTS else before  # means of as many rows, or of more

@@ -249,7 +249,7 @@ class LaneNames:
             decides = is_told_alone(attribution.metric)
             is_full = not decides or tried.trials >= asked.most
         known = [] if asked == self._plan.matrix.trials else ["--trials", f"{asked.least}:{asked.most}"]
-        more = ["--trials", f"{2 * asked.most}"] if is_full else known
+        more = ["--trials", f"{asked.least}:{2 * asked.most}"] if is_full else known
         return [*more, *(["--decide"] if decides else [])]
 
     def way_out(self, cell: Cell) -> str:
