@@ -299,8 +299,9 @@ def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches)
         return f"{own_end}: {words}"
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
-        share, enough = f"{len(bad)} of {count(len(launches), 'launch')}", TWICE * len(launches)
-        more = f"more launches (`--trials 3:{enough}`)" if enough >= ENOUGH_LAUNCHES else "more launches"
+        share, enough = f"{len(bad)} of {count(len(launches), 'launch')}", AGAIN * len(launches)
+        is_named = quoted.failure is not None and ENOUGH_LAUNCHES <= enough <= MOST_AGAIN
+        more = f"more launches (`--trials 3:{enough}`)" if is_named else "more launches"
         return f"{shown} in {share}; two must agree, so {more} are needed: {words}"
     if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.is_whole for launch in launches):
         is_cut = any(launch.trial.out_of_time for launch in launches)
@@ -453,9 +454,9 @@ SETTLED = "more launches would settle it"
 """Remedy for what looks suspicious in too few launches."""
 MOST_LAUNCHES = 40
 """Most launches of each version that are suggested as a remedy."""
-TWICE = 3
-"""By how much more launches show a failure that one of them showed again in 7 of 8 cases, as far as its rate is known:
-1 − exp(1 − 3)."""
+AGAIN, MOST_AGAIN = 3, 100
+"""How many times as many launches are suggested to see a failure that one of them showed once more, and the most. They
+show it with a probability of 1 − exp(1 − 3) = 0.86 if it occurs as often as it did."""
 SHARE = 0.001
 """Chance of a false alarm of one test, about that of each comparison of a sweep."""
 ENOUGH_LAUNCHES = 12

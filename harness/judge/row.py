@@ -342,12 +342,13 @@ def _warnings(
             f"{series} on {lane}, {variant}: its step times were measured while other lanes of {lane.host.name} "
             "were busy (`parallel: true`); run it alone before relying on them"
         )
-    waited = [trial.facts.kept_waiting or 0.0 for cell in cells for trial in cell.trials if trial.measured]
-    if waited and (share := statistics.median(waited)) > BUSY and any(change.metric in PACED for change in changes):
+    waits = (trial.facts.kept_waiting for cell in cells for trial in cell.trials if trial.measured)
+    share = statistics.median([each for each in waits if each is not None] or [0.0])
+    if share > BUSY and not WALL_CLOCK.isdisjoint(change.metric for change in changes):
         yield (
-            f"{series} on {lane}, {variant}: others kept the program waiting for a processor in {100 * share:.0f} % of "
-            "the time in which it could run; longer steps are stopped more often, so that they may seem to take longer "
-            "than they do; a run on a quiet machine shows by how much"
+            f"{series} on {lane}, {variant}: the program waited for a processor in {100 * share:.0f} % of the time in "
+            "which it could run, because its own or other processes used all of them; longer steps are interrupted "
+            "more often, so that they may seem to take longer than they do; a run with free processors would tell"
         )
     flaky = [change for change in changes if change.metric == "outcome" or change.verdict == "two modes"]
     verdicts = [cell.verdict for cell in cells]
@@ -399,7 +400,7 @@ def _unread(trials: Sequence[Trial]) -> dict[str, None]:
 
 BUSY = 0.25
 """Share of the time in which a program can run from which waiting for a processor is told beside a change of times."""
-PACED = ("step_time", *SIGNALS["step_time"].explains)
+WALL_CLOCK = frozenset({"step_time", "late_step_time", "tail", "stalls", "run_time"})
 MUCH_GROWTH_KIB = 1024.0
 """Growth of memory in a launch that is told though it is alike in all versions."""
 MUCH_OUTPUT = 64e6

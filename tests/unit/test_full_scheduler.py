@@ -134,7 +134,7 @@ def test_a_slowdown_of_a_busy_machine_says_so(share: float, *, is_told: bool) ->
     play(played, lambda run, number: launched(run, number, step_s=1e-3 * (run is played.cells[1]) + 1e-3, facts=waited))
     judged = judge_row(played)
     assert "step_time" in [change.metric for change in judged.findings]
-    assert any("waiting for a processor in 50 %" in text for text in judged.warnings) == is_told
+    assert any("waited for a processor in 50 %" in text for text in judged.warnings) == is_told
 
 
 def test_a_program_that_fails_once_in_its_setup_is_launched_until_that_is_settled() -> None:

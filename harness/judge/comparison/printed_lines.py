@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 
+from harness.agent.ending import ORDERS
 from harness.agent.result_names import RESOURCES, WORD
 from harness.amounts import plural
 from harness.judge.comparison.which_launches import has_step_times
@@ -121,14 +122,16 @@ WARNING = re.compile(r":\d+: \w*Warning: ")
 
 
 def _lines(text: str) -> list[str]:
-    """Return the distinct lines, with 0 for each digit, as a terminal shows them, without progress bars: text before a
-    carriage return is drawn over. The line of code that Python prints below a warning is left out, because it says the
-    same again.
+    """Return the distinct lines, with 0 for each digit, as a terminal shows them, without colours and progress bars:
+    text before a carriage return is drawn over, and an error may follow a bar on its line. The line of code that Python
+    prints below a warning is left out, because it says the same again.
     """
-    both = pairwise(["", *re.split(r"\r?\n", text.encode("utf-8", "replace").translate(ZEROS).decode())])
+    plain = ORDERS.sub("", text.encode("utf-8", "replace").translate(ZEROS).decode())
+    both = pairwise(["", *re.split(r"\r?\n", plain)])
     distinct = dict.fromkeys(line for above, line in both if not (line.startswith("  ") and WARNING.search(above)))
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in distinct)
-    return [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
+    shown = (line.rpartition("]")[2].lstrip() if PROGRESS.search(line) else line for line in lines)
+    return [line for whole in shown if not PROGRESS.search(whole) for line in whole.splitlines()]
 
 
 @functools.lru_cache(maxsize=20_000)

@@ -58,12 +58,15 @@ def to_look_at(result: RunResult) -> list[str]:
 
 
 def _with_params(alike: Sequence[Observation], result: RunResult) -> str:
-    """Return ` with op=put` if only some variants of a scenario show this, else ""."""
-    places = [(row.series.name, row.variant) for row in result.plan.rows]
-    scenarios = {(each.series, each.variant.scenario.name) for each in alike}
-    every = {variant for series, variant in places if (series, variant.scenario.name) in scenarios}
+    """Return ` with op=put` if each scenario that shows this has measured variants that do not, else ""."""
     shown = dict.fromkeys(each.variant for each in alike)
-    return f" with {some_of(list(map(params_text, shown)), _MOST)}" if every > shown.keys() else ""
+    series, scenarios = {each.series for each in alike}, {each.scenario.name for each in shown}
+    others = {
+        entry.cell.variant.scenario.name
+        for entry in result.cells
+        if entry.verdict.trials and entry.cell.image.series in series and entry.cell.variant not in shown
+    }
+    return f" with {some_of(list(map(params_text, shown)), _MOST)}" if scenarios <= others else ""
 
 
 def _who_shows(each: Observation) -> str:

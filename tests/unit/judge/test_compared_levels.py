@@ -309,6 +309,21 @@ def test_an_error_is_told_before_a_flood_and_before_its_traceback() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\x1b[1;31mRuntimeError: CUDA error: broke\x1b[0m",
+        "50%|### | 5/10 [00:01<00:01, 4.90it/s]RuntimeError: CUDA error: broke",
+        "\r90%|####  | 9/10\rRuntimeError: CUDA error: broke",
+    ],
+)
+def test_a_coloured_error_or_one_behind_a_progress_bar_is_told(line: str) -> None:
+    """A terminal shows them as any other line, and "nothing bad" was said of a version that printed one."""
+    bar = "50%|### | 5/10 [00:01<00:01, 4.90it/s]\n"
+    found = new_lines([printing(bar, bar), printing(f"{bar}{line}\n", f"{bar}{line}\n")])
+    assert [(one.signal, one.text) for one in found] == [("error", "RuntimeError: CUDA error: broke")]
+
+
 def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
     """A traceback of 130 bytes in a run without steps was `prints more`, and the traceback itself was not told."""
     stepping = replace(trial_of(steps=64), output=Printed(bytes=640))
