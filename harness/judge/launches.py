@@ -437,7 +437,7 @@ def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
 
 
 def always_hangs(trials: Sequence[Sequence[Trial]]) -> list[bool]:
-    """Return, for each version, whether it hangs in every launch (`always_fails`): each waits long for nothing, so that
-    the other versions go on without it."""
+    """Return, for each version, whether it hangs in every launch (`always_fails`). The other versions go on without it,
+    because each of its launches lasts until its time limit and shows nothing new."""
     both = zip(always_fails(trials), trials, strict=True)
     return [is_certain and {trial.end for trial in own if trial.measured} == {"hang"} for is_certain, own in both]

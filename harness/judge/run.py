@@ -101,7 +101,7 @@ def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Se
 # ---------------------------------------------------------------- between lanes
 
 BESIDE = ("step_time", "run_time", "peak_memory")
-"""Levels whose difference between lanes is told. The others differ on any two machines, or follow from these."""
+"""The levels whose difference between lanes is told."""
 
 
 def _between_lanes(rows: Sequence[JudgedRow]) -> Iterator[Observation]:

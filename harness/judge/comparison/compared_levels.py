@@ -93,8 +93,9 @@ class Compared:
 
     @cached_property
     def working(self) -> Sequence[Sequence[Trial]]:
-        """Return the trials of versions that are not bad because of NaN, whose steps may do other work, and did not
-        miss rounds because they always hang."""
+        """Return the trials of the versions whose levels are compared. A version that is bad because of NaN is left
+        out, because its steps may do other work, and so is one that always hangs, if the others went on without it: the
+        rounds that all versions share would be few."""
         most = max(map(len, self.alike), default=0)
         left_out = {place for place in self.hanging if len(self.alike[place]) < most} | self.not_finite.keys()
         return [[] if place in left_out else version for place, version in enumerate(self.alike)]

@@ -235,9 +235,7 @@ def _more(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     together = _wants_round(row)
     if together is not None:
         # Peaks can be compared even if step times cannot.
-        going = [
-            run for run, hangs in zip(row.cells, always_hangs(row.trials), strict=True) if run in able and not hangs
-        ]
+        going = [run for run in _going(row) if run in able]
         runs = [run for run in going if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
         if runs:
             return _round(row, runs, next_round(row.cells), reason=together)
@@ -263,14 +261,19 @@ def _wants_round(row: RowRun) -> str | None:
     scenario = row.scenario
     if scenario.limits.exit_only or row.only is not None:
         return None
-    both = zip(row.cells, always_hangs(row.trials), strict=True)
-    trials: Sequence[Sequence[Trial]] = [run.measured if run.runnable and not hangs else [] for run, hangs in both]
+    going = _going(row)
+    trials: Sequence[Sequence[Trial]] = [run.measured if run in going else [] for run in row.cells]
     if unlike_steps(trials, [run.cell.image.version for run in row.cells]):
         trials = [as_whole_runs(own) for own in trials]
     return wants_round(
         trials, limits=scenario.limits, steps=scenario.steps, trials_asked=row.asked,
         baseline=row.planned.baseline, noise=noise(row), rows=row.rows,
     )  # fmt: skip
+
+
+def _going(row: RowRun) -> list[CellRun]:
+    """Return the versions that go on in rounds: those that can run and do not always hang."""
+    return [run for run, hangs in zip(row.cells, always_hangs(row.trials), strict=True) if run.runnable and not hangs]
 
 
 def _reason(row: RowRun, run: CellRun) -> str | None:

@@ -182,8 +182,9 @@ def _unprinted(result: RunResult) -> Iterator[str]:
         asked = cells[0].cell.variant.scenario.printed or ()
         lacking = [plain(repr(pattern)) for metric, pattern in asked if f"{METRIC_PREFIX}{metric}" not in seen]
         if lacking and any(trial.last_step for entry in cells for trial in entry.trials):
-            outputs = (f"{trial.output.head}\n{trial.output.tail}" for entry in cells for trial in entry.trials)
-            printed = [line.strip() for output in outputs for line in output.splitlines() if line.strip()]
+            outputs = (trial.output for entry in cells for trial in entry.trials)
+            texts = (text for output in outputs for text in (output.head, output.middle, output.tail))
+            printed = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
             line = max(printed, key=lambda line: any(map(str.isdigit, line)), default="")  # one with a number, if any
             example = f"it printed, e.g.: {shortened(line, most=WHY_LENGTH)}" if line else "it printed nothing"
             yield f"printed: {plain(name)}: no line matched {together(lacking)}; {example}"

@@ -162,6 +162,17 @@ def test_a_noisy_loss_that_moves_is_found_and_one_that_does_not_is_not() -> None
     assert judged(versions([1.0] * 6, noise=0.02), limit("change", 0.1)).changes == ()
 
 
+def test_a_step_without_the_number_is_no_other_number() -> None:
+    """Requests that failed at random had no answer, and `answer` was said to differ from launch to launch."""
+    trials = versions([42.0, 42.0])
+    for place, trial in enumerate(trials[1]):
+        assert trial.trace is not None
+        trial.trace.columns["loss"][place::50] = np.nan
+    found = judged(trials)
+    assert (found.changes, found.observed) == ((), ())
+    assert [one.seen for one in found.seen] == ["good", "good"]
+
+
 def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
     seen = judged(versions([1.0] * 3, noise=0.02), limit("equal")).seen[1]
     assert seen.seen == "blind"
@@ -355,6 +366,7 @@ BEND = np.clip((np.arange(ROWS) / ROWS - 0.75) * 4, 0, 1)
         (CURVE * 1.02, True),
         (CURVE + 0.02, True),
         (CURVE + BEND * 0.7, True),
+        (np.where(np.arange(ROWS) < ROWS // 3, CURVE, CURVE[ROWS // 3] + 1), True),  # it stops falling
         (CURVE * 1.005, False),
         (CURVE * 0.9, False),
         (CURVE + 0.1 * np.random.default_rng(2).normal(size=ROWS), False),
