@@ -184,7 +184,7 @@ def visible_after(noise: Noise, name: str, *, rounds: int, versions: int) -> flo
     return signal_share_of(name, least_found(own, rounds=rounds, versions=versions, alpha=strictest(name, rows=1)))
 
 
-ALWAYS_ASKING = frozenset({"step_time", "run_time", "peak_memory"})
+ALWAYS_ASKING = frozenset({"step_time", "run_time", "peak_memory", "errors"})
 """Level signals for which rounds are added even if the matrix gives them no limit."""
 
 

@@ -5,13 +5,27 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import accuracy_causes
 from harness.judge.attribution.cause import Square, SquareAnswer, answer, attribute, deciding_cells
-from harness.model import CellVerdict, Effect, Finding, Lane, Rule, RunResult, SignalVerdict
+from harness.model import (
+    CellVerdict,
+    Effect,
+    Finding,
+    Lane,
+    ParamCondition,
+    Rule,
+    RunResult,
+    Scenario,
+    SignalVerdict,
+    Variant,
+)
 from harness.model.matrix import Gpu
 from harness.report.text.fault_causes import cause_text
 from tests.nightly import many
@@ -250,6 +264,23 @@ SQUARES = st.integers(1, 4).flatmap(
     lambda images: st.lists(st.lists(STATES, min_size=images, max_size=images), min_size=1, max_size=4)
 ).filter(lambda rows: any(True in row for row in rows))  # fmt: skip
 TRUTHS = ("image", "lane", "both")
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_rare_failure_of_one_variant_leaves_the_cause_of_another_ones_failure(seed: int) -> None:
+    """The good lanes of variants that always failed counted as unknown, because they did not rule out a failure of 30 %
+    that another variant had."""
+    sure = accuracy_causes.Fault(rate=1.0, error="TypeError: bad operand", since=5, only=4)
+    rare = accuracy_causes.Fault(rate=0.3, error="RuntimeError: rare", since=5, only=3)
+    scenario = Scenario(name="made", where=accuracy_causes.WHERE, script=Path("made.py"))
+    variants = [Variant(scenario=scenario, params=tuple(each.items())) for each in accuracy_causes.PARAMS]
+    result = accuracy_causes.sweep(
+        [sure, rare], np.random.default_rng(seed), lanes=accuracy_causes.LANES, variants=variants
+    )
+    told = next(each for each in result.attribution if each.variants == (variants[1],))
+    assert (told.cause, [each.gpu for each in told.bad_lanes]) == ("interaction", ["RTX 4090"])
+    assert told.rule is not None
+    assert told.rule.conditions == (ParamCondition(param="op", values=("put",)),)
 
 
 @settings(max_examples=many(40, 3000))
