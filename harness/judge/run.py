@@ -13,7 +13,7 @@ from harness.judge.attribution.cause import attribute
 from harness.judge.attribution.group_faults import with_consequences
 from harness.judge.history.changes import FAMILY_ALPHA, holm
 from harness.judge.history.exact_values import OTHER_LIMITS, relative
-from harness.judge.history.returned_values import OTHER_RESULT
+from harness.judge.history.returned_values import OTHER_RESULT, reached_steps
 from harness.judge.signal_verdicts import with_findings
 from harness.model import (
     BAD,
@@ -107,11 +107,14 @@ BESIDE = ("step_time", "run_time", "peak_memory")
 def _between_lanes(rows: Sequence[JudgedRow]) -> Iterator[Observation]:
     """Yield each result and each of the levels BESIDE that differs between a lane and the first one by more than its
     limit, to one side in all versions that both lanes judged: no row shows it, because its versions agree. A result is
-    another one, which nobody should miss."""
+    another one, which nobody should miss; those of launches that reached other steps are not compared."""
     places = grouped(((row.cells[0].cell.image.series, row.cells[0].cell.variant), row) for row in rows if row.cells)
     for first, row in ((own[0], row) for own in places.values() for row in own[1:]):
         pairs = [both for both in zip(first.cells, row.cells, strict=True) if all(each.verdict.trials for each in both)]
+        lengths = {reached_steps([cell.trials for cell in each.cells]) for each in (first, row)}
         for name in dict.fromkeys(name for both in pairs for name in both[1].verdict.signals):
+            if name not in BESIDE and len(lengths) > 1:
+                continue
             told = [(share, both) for both in pairs if (share := _share_between(name, *both)) is not None]
             shares = [share for share, _ in told]
             if not shares or not (min(shares) > 0 or max(shares) < 0):
