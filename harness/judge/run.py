@@ -4,6 +4,7 @@ and the verdict on the run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -113,29 +114,27 @@ def _between_lanes(rows: Sequence[JudgedRow]) -> Iterator[Observation]:
         pairs = [both for both in zip(first.cells, row.cells, strict=True) if all(each.verdict.trials for each in both)]
         lengths = {reached_steps([cell.trials for cell in each.cells]) for each in (first, row)}
         for name in dict.fromkeys(name for both in pairs for name in both[1].verdict.signals):
-            if name not in BESIDE and len(lengths) > 1:
-                continue
-            told = [(share, both) for both in pairs if (share := _share_between(name, *both)) is not None]
-            shares = [share for share, _ in told]
-            if not shares or not (min(shares) > 0 or max(shares) < 0):
-                continue
-            share, both = min(told, key=lambda each: abs(each[0]))
-            some = every(len(told), "version") + (" that can be compared" if len(told) < len(pairs) else "")
-            (there, old), (here, new) = ((each.cell.lane, each.verdict.of(name).value or 0.0) for each in both)
-            more = f"{100 * abs(share):.0f} % {'above' if share > 0 else 'below'}"
-            size = f"{general(1 + share, 2)} times" if share > 1 else more
-            figures = f"{name.removeprefix(METRIC_PREFIX)} {general(old, 4)} on {there}, {general(new, 4)} on {here}"
-            text = (
-                f"on {here} at least {size} that on {there}"
-                if name in BESIDE
-                else f"{figures}, and at least as far apart"
-            )
-            yield Observation(
-                series=both[1].cell.image.series, lane=here, variant=both[1].cell.variant, text=f"{text} in {some}",
-                signal=name if name in BESIDE else OTHER_RESULT,
-                before=pairs[0][1].cell.image.version, after=pairs[0][1].cell.image.version,
-                last=pairs[-1][1].cell.image.version,
-            )  # fmt: skip
+            shares = [(share, both) for both in pairs if (share := _share_between(name, *both)) is not None]
+            alike = {math.copysign(bool(share), share) for share, _ in shares}
+            if alike in ({1.0}, {-1.0}) and (name in BESIDE or len(lengths) == 1):
+                versions = [both[1].cell.image.version for both in pairs]
+                some = every(len(shares), "version") + (" that can be compared" if len(shares) < len(pairs) else "")
+                share, both = min(shares, key=lambda each: abs(each[0]))
+                yield Observation(
+                    series=both[1].cell.image.series, lane=both[1].cell.lane, variant=both[1].cell.variant,
+                    signal=name if name in BESIDE else OTHER_RESULT, text=f"{_apart(name, share, *both)} in {some}",
+                    before=versions[0], after=versions[0], last=versions[-1],
+                )  # fmt: skip
+
+
+def _apart(name: Metric, share: float, first: CellResult, other: CellResult) -> str:
+    """Return how far a signal is apart on two lanes, at least: a level by its ratio, a result by its figures."""
+    there, here = first.cell.lane, other.cell.lane
+    if name in BESIDE:
+        more = f"{100 * abs(share):.0f} % {'above' if share > 0 else 'below'}"
+        return f"on {here} at least {f'{general(1 + share, 2)} times' if share > 1 else more} that on {there}"
+    old, new = (general(each.verdict.of(name).value or 0.0, 4) for each in (first, other))
+    return f"{name.removeprefix(METRIC_PREFIX)} {old} on {there}, {new} on {here}, and at least as far apart"
 
 
 def _share_between(name: Metric, first: CellResult, other: CellResult) -> float | None:
