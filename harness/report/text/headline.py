@@ -23,6 +23,8 @@ def sentence(result: RunResult) -> str:
 
 def lines(result: RunResult) -> list[str]:
     """Return the sentences of the headline: one for each fault, what to look at, and then what could not be decided."""
+    if result.plan.rehearsal:
+        return ["Only the first launches of `harness try` are here, and the versions were not compared."]
     look, every = to_look_at(result), len(result.cells)
     if look and (result.verdict == "ok" or (result.verdict == "inconclusive" and not _open(result))):
         good = sum(tone(entry.verdict.verdict) == "good" for entry in result.cells)

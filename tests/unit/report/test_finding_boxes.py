@@ -189,6 +189,14 @@ def test_an_error_is_told_beside_a_finding_unless_that_is_the_failure_itself() -
     assert "prints a new error" not in headline.sentence(build.with_findings(at_leak, (nan,)))
 
 
+def test_the_first_launches_of_a_try_are_no_answer() -> None:
+    """The disk was full after one launch, and `harness report latest` said that the only cell is good."""
+    result = build.quiet()
+    said = headline.sentence(replace(result, plan=replace(result.plan, rehearsal=True)))
+    assert "good" not in said
+    assert "were not compared" in said
+
+
 def test_a_program_that_reads_the_results_sees_observations() -> None:
     result = erring(build.quiet())
     (told,) = json.loads(summary_json.encoded(result))["observations"]
