@@ -227,7 +227,8 @@ _TABLE = (
     Signal(
         name="peak_memory", kind="level", group="memory", title="peak memory", noun="higher peak memory",
         verb="needs {more} memory at its peak", unit="KiB", limit=0.10, least=1024.0, weight=3.0,
-        help="the largest resident memory of a single process at any time",
+        help="the largest resident memory of a single process at any time; of a command, also of all its processes"
+        " together, as sampled",
     ),
     Signal(
         name="gpu_peak", kind="level", group="memory", title="peak GPU memory", short="GPU peak",
