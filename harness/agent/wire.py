@@ -137,13 +137,9 @@ class Output(object):
         last, start = self._last()
         return last[start:].decode("utf-8", "replace")
 
-    def stepped(self):
-        """Note that the first step is made."""
-        self._bytes_before_steps = self.bytes
-
-    def all_counts(self):
-        """Note that the whole run is the first step."""
-        self._bytes_before_steps = 0
+    def stepped(self, is_whole=False):
+        """Note that the first step is made; `is_whole`: it is the whole run."""
+        self._bytes_before_steps = 0 if is_whole else self.bytes
 
     def fields(self):
         """Return the fields of `done`, once; output_bytes is null if no step was made."""
