@@ -61,7 +61,7 @@ LANES = tuple(
 STEPS = 300
 LEAK_STEPS = 1500
 PARAMS = ({"op": "get"}, {"op": "put"}, {"op": "pop"})
-PLACES = {"lanes": (LANES, ({},)), "variants": (LANES[:1], PARAMS), "both": (LANES, PARAMS)}
+PLACES = {"lanes": (LANES, ({},)), "variants": (LANES[:1], PARAMS), "grid": (LANES, PARAMS)}
 """The lanes and the params of the variants of a sweep."""
 
 
