@@ -130,7 +130,8 @@ class Output(object):
         last TAIL_BYTES do."""
         last = b"".join(self._last_parts)
         start = max(0, len(last) - TAIL_BYTES)
-        return last, last.find(b"\n", start) + 1 or start if self.bytes > TAIL_BYTES else start
+        line = last.find(b"\n", start) + 1
+        return last, line if self.bytes > TAIL_BYTES and 0 < line < len(last) else start
 
     def tail(self):
         """Return the last TAIL_BYTES as text, without the end of a line."""

@@ -241,6 +241,12 @@ def test_a_line_anywhere_in_a_flood_is_kept(begins: bytes, place: int, size: int
     assert begins or set(kept) <= {line[:-1] for line in lines}, "no half line, which would seem to be a new one"
 
 
+def test_the_end_of_a_long_last_line_is_kept() -> None:
+    output = wire.Output()
+    output.add(b"first\n" + b"x" * (2 * wire.TAIL_BYTES) + b" Loss: 7\n")
+    assert output.fields()["output_tail"].endswith("x Loss: 7\n")
+
+
 def test_the_share_in_which_a_process_waits_for_a_processor_is_known() -> None:
     """Two of them share a processor, and a slowdown on a busy machine says so."""
     one = next(iter(os.sched_getaffinity(0)))
