@@ -119,8 +119,10 @@ class Output(object):
 
     def _keep(self, line):
         """Keep a line as a terminal shows it, if its form is new and there is room."""
+        if len(line) >= self._room:
+            return
         form = HEX.sub(b"0", line.translate(DIGITS))
-        if form not in self._forms and len(line) < self._room:
+        if form not in self._forms:
             self._forms.add(form)
             self._kept.append(line)
             self._room -= len(line) + 1
@@ -134,7 +136,7 @@ class Output(object):
         return last, line if self.bytes > TAIL_BYTES and 0 < line < len(last) else start
 
     def tail(self):
-        """Return the last TAIL_BYTES as text, without the end of a line."""
+        """Return the whole lines of the last TAIL_BYTES as text; of a longer line, its end."""
         last, start = self._last()
         return last[start:].decode("utf-8", "replace")
 

@@ -48,6 +48,7 @@ class Fault:
 
     @property
     def findings(self) -> Iterator[Finding]:
+        """Return the findings of all its episodes."""
         return (finding for own in self.episodes.values() for episode in own for finding in episode.findings)
 
 

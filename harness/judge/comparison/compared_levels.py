@@ -221,7 +221,7 @@ MIDDLE = 0.4
 """The middle of the gap, as a share of it."""
 FAR = 4.0
 """Least ratio of the gap to the A/A noise of a launch."""
-FEW_VERSIONS = 4
+FEWEST_FOR_MODES = 4
 """With fewer versions, a slow launch of one is not distinguished from a fast round of the others unless rounds differ
 by less than a quarter of the gap."""
 
@@ -281,7 +281,7 @@ def _fit(values: Floats) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np
     """Return the gap, which launches are slow, and the usual level of each version; None if launches lie between the
     modes. What all launches of a round share is subtracted."""
     rest = values - np.sort(values, axis=0)[FEWEST_OF_MODE - 1]
-    many = values.shape[1] >= FEW_VERSIONS
+    many = values.shape[1] >= FEWEST_FOR_MODES
     of_round = np.quantile(rest, 0.25, axis=1, method="lower") if many else np.zeros(len(values))
     rest = rest - of_round[:, None]
     ordered = np.sort(rest, axis=None)

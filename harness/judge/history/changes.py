@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.judge.comparison.compared_levels import Compared, Modes, modes_of
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.noise import floor, spread_of
+from harness.judge.comparison.noise import floor, spread_of, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Laid, Levels, exact_levels, find_levels, lay_out
 from harness.judge.history.flaky import MISS
@@ -186,11 +186,9 @@ def known_levels(metric: Metric, table: RoundTable, *, limit: float, noise: Nois
     alike = floor(of_lane, rounds=len(table.values))
     least = max(log_of(metric, limit), alike)
     if metric in EXACT:
-        rest = table.values - table.values.mean(axis=1, keepdims=True)
-        laid, levels = (
-            Laid(values=rest, raw=rest, spread=Spread(deviation=0.0, freedom=1)),
-            exact_levels(table.values[0]),
-        )
+        values, raw = without_rounds(table.values)
+        laid = Laid(values=values, raw=raw, spread=Spread(deviation=0.0, freedom=1))
+        levels = exact_levels(table.values[0])
     else:
         laid = lay_out(table.values, of_lane)
         levels = find_levels(laid, least=least, alpha=ALPHA)
