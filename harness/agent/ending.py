@@ -43,7 +43,7 @@ def of_death(death, place, in_setup, oom_killed, said=""):
     for lack of memory, if the cgroup counted that, else by another process, which is no evidence about the image.
     """
     if death.signal == signal.SIGKILL and not oom_killed:
-        return "infrastructure", placed(place, "killed by SIGKILL from outside, but the cgroup counted no OOM kill")
+        return "infrastructure", placed(place, "killed by SIGKILL, but the cgroup counted no OOM kill")
     end = "setup" if in_setup else "crash"
     if oom_killed:
         return ("setup" if in_setup else "oom"), placed(place, "out of memory: killed by the kernel")

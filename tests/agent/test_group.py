@@ -234,7 +234,7 @@ def test_a_rank_that_was_started_again_makes_no_more_steps_than_the_job(tmp_path
         ),
         ("os._exit(3)", "crash", "rank 1: step 41: the process ended with exit code 3"),
         ("raise MemoryError()", "oom", "rank 1: step 41: MemoryError (train.py:7 in work)"),
-        ("os.kill(os.getpid(), 9)", "infrastructure", "rank 1: step 41: killed by SIGKILL from outside"),
+        ("os.kill(os.getpid(), 9)", "infrastructure", "rank 1: step 41: killed by SIGKILL"),
     ],
 )
 def test_the_rank_that_fails_is_named_though_the_others_wait_for_it(

@@ -270,7 +270,7 @@ AT_EXIT = """
         ("", "completed", None, None, r"^$"),
         ("ctypes.memset(16, 1, 1)", "crash", 11, None, r"^after the last step: killed by SIGSEGV \(mine.py:"),
         ("os._exit(3)", "crash", None, 3, r"^after the last step: the process ended with exit code 3$"),
-        ("os.kill(os.getpid(), 9)", "infrastructure", 9, None, r"^after the last step: killed by SIGKILL from outside"),
+        ("os.kill(os.getpid(), 9)", "infrastructure", 9, None, r"^after the last step: killed by SIGKILL"),
     ],
 )
 @pytest.mark.parametrize("answer", ["go", "stop"])

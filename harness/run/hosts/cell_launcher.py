@@ -29,9 +29,6 @@ from harness.run.interruptible import say_unless
 from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import in_place, pack, trial_key
 
-INFRASTRUCTURE_TRIES = 3
-"""Number of consecutive infrastructure failures after which a cell counts as unable to run."""
-
 
 class Journal(Protocol):
     """The run's directory, where trials are kept."""
@@ -161,7 +158,7 @@ class CellLauncher:
         launches on the host during the trial; `slices`: how many launches are alive together, of which only one makes
         steps at a time, if this is one of them.
 
-        A trial that ends as infrastructure is proposed again, up to INFRASTRUCTURE_TRIES times. If the image
+        A trial that ends as infrastructure is proposed again, up to side_by_side.TRIES times. If the image
         cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the row first
         proposes again.
         """
@@ -202,8 +199,11 @@ class CellLauncher:
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._report_end(run, description, reused=False)
         run.failures = run.failures + 1 if trial.end == "infrastructure" else 0
-        if run.failures >= INFRASTRUCTURE_TRIES:
+        if run.failures >= side_by_side.TRIES:
             run.problem = gist(trial.message)
+        for other in row:
+            for changed in side_by_side.killed_alone(other, row):
+                self.journal.write_trial(changed, other.cell)
         if trial.conditions.disturbed:
             self._rest(why=trial.conditions.disturbed, lane=lane)
 

@@ -6,7 +6,8 @@ allow, which follows from their scenarios' limits and the memory that earlier la
 
 A failure alongside other launches, whose use of memory, processors, ports or files may have caused it, counts as
 infrastructure at first, and its cell is launched alone from then on. If a launch alone fails in the same way, the
-version caused the earlier failure too, which then counts against it.
+version caused the earlier failure too, which then counts against it. So does SIGKILL, once it ended every launch of a
+version and none of the others.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import itertools
 import math
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -110,6 +112,8 @@ MEMORY_SHARE = 0.8
 """Share of the host's memory that launches side by side may take together."""
 MARGIN = 4.0
 """Factor by which a row without launches may need more memory than the other rows of its scenario."""
+TRIES = 3
+"""Number of consecutive infrastructure failures after which a cell counts as unable to run."""
 DOUBTED: frozenset[End] = frozenset({"crash", "oom", "hang", "setup"})
 """Ends of a launch that others at the same time may have caused: they take memory, processors, ports and files."""
 
@@ -189,6 +193,24 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
         run.trials[doubted.number - 1] = doubted
     run.trials.append(trial)
     return [*confirmed, trial]
+
+
+def killed_alone(run: CellRun, row: Sequence[CellRun]) -> list[Trial]:
+    """Return the launches of a version as crashes, in their run too, if SIGKILL ended each of TRIES or more, and no
+    launch of the other versions of its `row`, of which at least two ran: what kills from outside chooses no version.
+    """
+    others = [trial for other in row if other is not run for trial in other.trials]
+    is_alone = sum(trial.measured for trial in others) > 1 and not any(map(_was_killed, others))
+    if len(run.trials) < TRIES or not is_alone or not all(map(_was_killed, run.trials)):
+        return []
+    why = f"so did all {len(run.trials)} launches of this version, and none of another"
+    run.trials[:] = [replace(trial, end="crash", message=f"{trial.message}; {why}") for trial in run.trials]
+    run.problem, run.failures = "", 0
+    return list(run.trials)
+
+
+def _was_killed(trial: Trial) -> bool:
+    return trial.end == "infrastructure" and trial.failure.signal == signal.SIGKILL
 
 
 # ---------------------------------------------------------------- launches in slices

@@ -336,7 +336,7 @@ class Conversation:
                 shortfall=done.shortfall,
                 remedy=done.remedy,
                 oom_in_setup=done.oom_in_setup,
-                signal=done.signal,
+                signal=None if done.starved else done.signal,
                 exit_code=done.exit_code,
                 at_exit=done.at_exit,
                 stacks=done.stacks,

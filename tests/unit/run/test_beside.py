@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import Interrupted
-from harness.model import TIMES, Cell, CellRun, Conditions, End, Host, Limits, Scenario, Trial
-from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Visit, add_trial, fits, slots_of, visit_of
+from harness.model import TIMES, Cell, CellRun, Conditions, End, Failure, Host, Limits, Scenario, Trial
+from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Visit, add_trial, fits, killed_alone, slots_of, visit_of
 from harness.run.slurm.request import NodeRequest
 from tests.players.plans import WHERE, a_cell
 
@@ -189,6 +191,40 @@ def test_another_failure_alone_proves_nothing_of_the_first() -> None:
     add_trial(run, trial(1, end="oom", beside=1), doubtful=False)
     add_trial(run, trial(2, end="crash"), doubtful=False)
     assert [each.end for each in run.trials] == ["infrastructure", "crash"]
+
+
+def killed(number: int = 1) -> Trial:
+    return replace(trial(number, end="infrastructure"), failure=Failure(signal=signal.SIGKILL))
+
+
+def test_a_version_whose_every_launch_is_killed_is_bad() -> None:
+    """A certain fault was never named: a program that ends itself by SIGKILL looked like one that others kill."""
+    run, good = CellRun(cell=cell(), problem="why", failures=3), CellRun(cell=cell(), trials=[trial(1), trial(2)])
+    run.trials += [killed(1), killed(2)]
+    assert not killed_alone(run, [good, run])
+    run.trials.append(killed(3))
+    assert killed_alone(run, [good, run]) == run.trials
+    assert [each.end for each in run.measured] == ["crash"] * 3
+    assert run.runnable
+    assert not killed_alone(run, [good, run])
+
+
+@pytest.mark.parametrize(
+    ("others", "last"),
+    [
+        ([trial(1), trial(2), killed(3)], killed(3)),
+        ([trial(1)], killed(3)),
+        ([], killed(3)),
+        ([trial(1), trial(2)], trial(3, end="infrastructure")),
+        ([trial(1), trial(2)], trial(3)),
+    ],
+    ids=["another version was killed", "too few others", "no other", "another problem", "one ended well"],
+)
+def test_what_kills_others_too_accuses_no_version(others: list[Trial], last: Trial) -> None:
+    """A machine whose memory runs out, or a colleague who kills the wrong process, would make a good version bad."""
+    run = CellRun(cell=cell(), trials=[killed(1), killed(2), last])
+    assert not killed_alone(run, [run, CellRun(cell=cell(), trials=others)])
+    assert {each.end for each in run.trials[:2]} == {"infrastructure"}
 
 
 def test_a_launch_that_slows_down_beside_others_is_launched_again_alone() -> None:
