@@ -6,8 +6,8 @@ it. Such figures often follow one another: load and heat last. With a correlatio
 many has (1 + r) / (1 - r) times the variance of independent ones, and the differences between neighbours show only the
 share 1 - r of the variance. What is left beside the levels shows r, and the noise is widened by both.
 
-Differences between neighbours tell little of the noise of a short series. Where they show no level, one change is
-tested against the noise that it leaves, as in a t-test of the versions before it and since.
+Differences between neighbours tell little of the noise of a short series. Where they show no level, one change, or two,
+are tested against the noise that they leave, as in a t-test of the versions before a change and since.
 """
 
 from __future__ import annotations
@@ -71,13 +71,10 @@ def judge_figures(
         spread = laid.spread
         levels, correlation = _levels_beside_correlation(laid, least=least)
         far = FAR_FROM_NEIGHBOURS * spread.deviation
-        beside, likely = _noise_beside(_one_change(laid.values[0]), pieces=2)
-        is_lasting = not levels.shifts and count >= LONG and likely >= LASTING_LOAD
-        if not (levels.shifts or is_lasting):
-            spread, correlation = beside, likely
-            levels = find_levels(replace(laid, spread=_of_means(beside, likely)), least=least, alpha=ALPHA)
+        beside = None if levels.shifts else _levels_beside_changes(laid, least=least)
+        levels, spread, correlation = beside or (levels, spread, correlation)
         own = _noise_beside(_rest(laid.values[0], levels), pieces=len(levels.shifts) + 1)
-        left = _widened(spread, correlation) if is_lasting else _of_means(*own)
+        left = _of_means(*own) if levels.shifts or beside else _widened(spread, correlation)
         with_change = replace(left, freedom=max(left.freedom - 1, 1))
         visible = least_found(with_change, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING)
         # Versions whose figure differs from its neighbours, at which no level changes.
@@ -150,14 +147,36 @@ def _levels_beside_correlation(laid: Laid, *, least: float) -> tuple[Levels, flo
     return levels, correlation
 
 
-def _one_change(figures: Floats) -> Floats:
-    """Return what is left of figures, shape (versions,), beside the change of level that leaves least. A t-test of that
-    change against it is the largest of all single changes (Worsley, Journal of the American Statistical Association
-    74, 1979)."""
-    count, places = len(figures), np.arange(2, len(figures) - 1)
-    sums, total = figures.cumsum()[places - 1], figures.sum()
-    at = int(places[np.argmax(sums**2 / places + (total - sums) ** 2 / (count - places))])
-    return np.concatenate([figures[:at] - figures[:at].mean(), figures[at:] - figures[at:].mean()])
+def _levels_beside_changes(laid: Laid, *, least: float) -> tuple[Levels, Spread, float] | None:
+    """Return the levels that show beside the noise that one change leaves, or two, with that noise and its correlation
+    between neighbours; None if load that lasts may look like a change."""
+    told = None
+    for changes in (1, 2):
+        noise, correlation = _noise_beside(_left_beside(laid.values[0], changes=changes), pieces=changes + 1)
+        if laid.versions >= LONG and correlation >= LASTING_LOAD:
+            continue
+        shown = replace(laid, spread=_of_means(noise, correlation))
+        levels = find_levels(shown, least=least, alpha=ALPHA / changes**2)
+        if levels.shifts or changes == 1:
+            told = levels, noise, correlation
+        if levels.shifts:
+            break
+    return told
+
+
+def _left_beside(figures: Floats, *, changes: int) -> Floats:
+    """Return what is left of figures, shape (versions,), beside the change of level, or the two, that leave least. A
+    t-test of a change against it is the largest of all such tests (Worsley, Journal of the American Statistical
+    Association 74, 1979)."""
+    count, sums = len(figures), np.concatenate([[0.0], figures.cumsum()])
+    first, second = np.triu_indices(count + 1, 2)
+    kept = (first >= 2) & ((second <= count - 2) if changes > 1 else (second == count))
+    first, second = first[kept], second[kept]
+    lengths = np.array([first, second - first, count - second])
+    totals = np.array([sums[first], sums[second] - sums[first], sums[-1] - sums[second]])
+    at = int(np.argmax((totals**2 / np.maximum(lengths, 1)).sum(axis=0)))
+    pieces = np.split(figures, sorted({first[at], second[at]} - {count}))
+    return np.concatenate([piece - piece.mean() for piece in pieces])
 
 
 def _noise_beside(rest: Floats, *, pieces: int) -> tuple[Spread, float]:
