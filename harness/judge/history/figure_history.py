@@ -157,10 +157,10 @@ def _levels_beside_changes(laid: Laid, *, least: float) -> tuple[Levels, Spread,
             continue
         shown = replace(laid, spread=_of_means(noise, correlation))
         levels = find_levels(shown, least=least, alpha=ALPHA / changes**2)
-        if levels.shifts or changes == 1:
+        if len(levels.shifts) >= changes:
+            return levels, noise, correlation
+        if changes == 1:
             told = levels, noise, correlation
-        if levels.shifts:
-            break
     return told
 
 
