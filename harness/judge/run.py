@@ -85,7 +85,7 @@ def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Se
     asked += [cell.verdict for cell in stopped if cell.verdict.trials]
     verdicts = {verdict.verdict for verdict in asked}
     seen = {signal.seen for verdict in asked for signal in verdict.signals.values()}
-    if verdicts & BAD or any(finding.kind != "first_fixed" for finding in findings):
+    if verdicts & BAD or any(finding.kind != "first_fixed" or finding.verdict == "nan" for finding in findings):
         return "regression"
     nothing_ran = not stopped and not any(verdict.trials for verdict in asked)
     if (

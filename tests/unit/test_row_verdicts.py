@@ -358,6 +358,18 @@ def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() 
     assert after["step_time"].seen == "good"
 
 
+def test_nan_of_the_oldest_version_is_a_regression_that_was_fixed() -> None:
+    """The headline was `Nothing bad found, but .`, above finding 1, with exit code 4."""
+    row = returning({0}, [0.77] * 3)
+    plan = build.run(
+        [(build.series("msgpack", ["1.0", "1.1", "1.2"]), [build.HERE], [build.POP])], lambda *_: build.flat()
+    ).plan
+    result = judge_run(plan, [row], directory=Path("none"))
+    assert [(one.kind, one.before) for one in result.findings] == [("first_fixed", "1.0")]
+    assert result.verdict == "regression"
+    assert headline.sentence(result) == "msgpack returns NaN or infinity as `loss` up to 1.0 (fixed in 1.1)."
+
+
 def test_nan_that_comes_after_the_last_step_of_every_launch_is_bad() -> None:
     """Four of four launches printed NaN after the last line that was a step, and the report said `in one launch`."""
     row = returning({1}, [0.77] * 2, first=4001)
