@@ -32,6 +32,7 @@ from harness.judge.comparison.which_launches import (
     last_step,
     longest_steps,
     paced_steps,
+    shared_steps,
     without_slow_starts,
 )
 from harness.judge.trace.samples import look_values, sampled
@@ -68,6 +69,11 @@ PACES = frozenset({"step_time", "throughput"})
 """Level signals that even a slow launch has; in slices, they are compared by cycles."""
 PAIRED = PACES | {"cpu_time", "first_token", "token_time", "tail"}
 """Level signals of which launches in slices, which share the pace of the host, have less noise than launches alone."""
+OF_ALL_STEPS = frozenset({"peak_memory", "gpu_peak", "pool_peak", "cpu_time", "bytes_read", "bytes_written"})
+"""Level signals to which a single late step may matter. Launches that ended before it would hide it."""
+COMES_LATE = 1.1
+"""Ratio of such a figure to that of the same launch over fewer steps from which launches of fewer steps are left out.
+"""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
 MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
@@ -117,8 +123,8 @@ class FigureRule:
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     """Return the launches of each version that take part in the comparison of the level signal `name`. Launches that
-    are too short, or that ended during a slow start, are left out: they would leave nothing to compare. A slow version
-    whose launches ended early takes part only in the comparison of PACES.
+    are too short, or that ended during a slow start or before what comes late, are left out: they would leave nothing to
+    compare, or hide it. A slow version whose launches ended early takes part only in the comparison of PACES.
     """
     rule = RULES[name]
     settled = without_slow_starts(launches)
@@ -131,7 +137,13 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
         return at_least(LEAST_SLOW, chosen)
     hasty = ended_as_slow(launches, steps=steps)
     kept = [[] if is_hasty else version for version, is_hasty in zip(chosen, hasty, strict=True)]
-    return at_least(min(longest_steps(chosen), steps.first) / SLOW, kept)
+    kept = at_least(min(longest_steps(chosen), steps.first) / SLOW, kept)
+    if name not in OF_ALL_STEPS:
+        return kept
+    longer = at_least(shared_steps(kept), kept)
+    early, late = rule.prepare(kept), rule.prepare(longer)
+    pairs = [(early(trial), late(trial)) for version in longer for trial in version]
+    return longer if any((after or 0.0) > COMES_LATE * (before or 0.0) for before, after in pairs) else kept
 
 
 def launch_figure_of(name: str, launches: Launches) -> LaunchFigure:

@@ -255,6 +255,12 @@ def longest_steps(launches: Launches) -> float:
     return max((last_step(trial.trace) for version in launches for trial in version), default=0.0)
 
 
+def shared_steps(launches: Launches) -> float:
+    """Return the largest number of steps that two launches of each version have, or the only one of a version."""
+    ordered = [sorted((last_step(trial.trace) for trial in own), reverse=True)[:2] for own in launches if own]
+    return min((steps[-1] for steps in ordered), default=0.0)
+
+
 def paced_steps(launches: Launches) -> int:
     """Return the number of steps over which step times are compared: those of the shortest launch that is not slow."""
     common = common_steps(launches)

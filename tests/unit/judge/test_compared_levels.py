@@ -86,6 +86,18 @@ def test_a_small_leak_does_not_hide_a_large_peak() -> None:
     assert ("peak_memory", 1) in {(each.metric, each.after) for each in find_changes(of_row(rows))}
 
 
+@pytest.mark.parametrize("brief", [0, 1, 2])
+def test_a_peak_that_comes_late_is_not_hidden_by_a_brief_launch(brief: int) -> None:
+    """A buffer of 60 MB in step 1500 of 2000 was `peak memory good`: one launch had ended after 1000 steps."""
+    rows = [launches(1.0, steps=4000), launches(1.0, steps=4000, spike_kib=100_000)]
+    for version in range(2):
+        rows[version][:brief] = launches(1.0, steps=1000)[:brief]
+    found = [(each.metric, each.after) for each in find_changes(of_row(rows))]
+    assert found == [("peak_memory", 1)] * (brief < 2)
+    even = find_changes(of_row([rows[0], launches(1.0, steps=4000)]))
+    assert not even
+
+
 def test_what_ran_on_another_day_has_its_own_figures_alone() -> None:
     trials = [launches(1.0, run="monday"), launches(1.0, run="monday"), launches(1.0, run="tuesday")]
     cells = shown(trials)
