@@ -18,7 +18,7 @@ from harness.report.blocks import Items, ReportSection
 from harness.report.finding_boxes import FindingBox, boxes, observation_text
 from harness.report.text import headline, not_decided
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.names import at_most
+from harness.report.text.names import at_most, cell_key, notable_cells
 from harness.report.text.signal_words import SO_FAR, WHY_LENGTH, is_needless, tone
 from harness.report.version_table import ReportTable
 
@@ -101,9 +101,11 @@ def _totals(result: RunResult) -> str:
     """Return `12 cells: 6 good, 4 worse than before, 2 bad; 36 launches and 3 A/A replicates in 3 min; seed 7`.
 
     `worse than before`: the cell's verdict is good, but a level such as step time or peak memory got worse.
-    `partly undecided`: good, but some signal could not be decided. The seed determines the launch order, for `--seed`.
+    `partly undecided`: good, but some signal could not be decided; `to look at`: good, but with a new error or another
+    result. The seed determines the launch order, for `--seed`.
     """
-    counted = Counter(map(_counted_as, result.cells))
+    notable = notable_cells(result)
+    counted = Counter(_counted_as(entry, is_notable=cell_key(entry.cell) in notable) for entry in result.cells)
     parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
     known = sum("" < trial.started < result.started for entry in result.cells for trial in entry.trials)
     ran = amounts.count(sum(len(entry.trials) for entry in result.cells) - known, "launch")
@@ -113,15 +115,18 @@ def _totals(result: RunResult) -> str:
     return f"{cells}: {', '.join(parts) or 'none'}; {ran}{replicates} in {time}{earlier}; seed {result.plan.seed}"
 
 
-_COUNTED = ("good", "partly undecided", SO_FAR, "worse than before", "bad", "unsure", "not measured", "not needed")
+_COUNTED = (
+    "good", "to look at", "partly undecided", SO_FAR,
+    "worse than before", "bad", "unsure", "not measured", "not needed",
+)  # fmt: skip
 
 
-def _counted_as(entry: CellResult) -> str:
+def _counted_as(entry: CellResult, *, is_notable: bool) -> str:
     """Return the category in _COUNTED to which a cell belongs."""
     own, state = tone(entry.verdict.verdict), entry.verdict.state
     if own == "good":
         in_part = SO_FAR if entry.verdict.provisional else "partly undecided"
-        return {"bad": "worse than before", "good": "good"}.get(state, in_part)
+        return {"bad": "worse than before", "good": "to look at" if is_notable else "good"}.get(state, in_part)
     if own == "none":
         return "not needed" if is_needless(entry) else "not measured"
     return "unsure" if state == "unsure" else "bad"

@@ -123,8 +123,8 @@ class FigureRule:
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     """Return the launches of each version that take part in the comparison of the level signal `name`. Launches that
-    are too short, or that ended during a slow start or before what comes late, are left out: they would leave nothing to
-    compare, or hide it. A slow version whose launches ended early takes part only in the comparison of PACES.
+    are too short, or that ended during a slow start or before what comes late, are left out: they would leave nothing
+    to compare, or hide it. A slow version whose launches ended early takes part only in the comparison of PACES.
     """
     rule = RULES[name]
     settled = without_slow_starts(launches)

@@ -25,13 +25,11 @@ def lines(result: RunResult) -> list[str]:
     """Return the sentences of the headline: one for each fault, what to look at, and then what could not be decided."""
     if result.plan.rehearsal:
         return ["Only the first launches of `harness try` are here, and the versions were not compared."]
-    look, every = to_look_at(result), len(result.cells)
-    if look and (result.verdict == "ok" or (result.verdict == "inconclusive" and not _open(result))):
-        good = sum(tone(entry.verdict.verdict) == "good" for entry in result.cells)
-        cells = f"{'All' if good == every else f'{good:,} of'} {every:,} cells are" if every > 1 else "The only cell is"
-        things = amounts.count(len(look), "thing")
-        return [f"{cells} good, with {things} to look at: {'; '.join(at_most(look, _MOST))}."]
-    looks = [f"{text}." for text in at_most(look, _MOST)]
+    looks = [f"{text}." for text in at_most(to_look_at(result), _MOST)]
+    if looks and (result.verdict == "ok" or (result.verdict == "inconclusive" and not _open(result))):
+        every, good = len(result.cells), sum(tone(entry.verdict.verdict) == "good" for entry in result.cells)
+        cells = amounts.every(every, "cell") if good == every else f"{good:,} of {amounts.count(every, 'cell')}"
+        return [*looks, f"Otherwise, {cells} {'is' if good == every == 1 else 'are'} good."]
     if result.verdict not in ("regression", "interrupted", "running") or not result.attribution:
         return [*looks, _SENTENCES[result.verdict](result)]
     worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
