@@ -39,7 +39,7 @@ from harness.judge.history.exact_values import (
     usual_value,
     worse_by,
 )
-from harness.judge.history.transitions import ALPHA, state_changes
+from harness.judge.history.transitions import ALPHA, state_changes, with_sides
 from harness.judge.launches import AGREE
 from harness.model import (
     METRIC_PREFIX,
@@ -434,11 +434,10 @@ class _Metric:
         ]
         states = [None if len(own) < AGREE else same < len(own) for own, same in zip(self.known, agreeing, strict=True)]
         found = state_changes(self.signal, states, verdict="varies")
-        bounds = [0, *(change.after for change in found if change.before is not None), len(states)]
+        begun = [change for change in found if change.before is not None]
         changes: list[Change] = []
         observed: list[Observed] = []
-        for at, change in enumerate(change for change in found if change.before is not None):
-            sides = [range(*bounds[first : first + 2]) for first in (at, at + 1)]
+        for change, *sides in with_sides(begun, versions=len(states)):
             exact, other = (
                 [place for side in sides for place in side if states[place] is state] for state in (False, True)
             )

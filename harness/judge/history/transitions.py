@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 
@@ -110,29 +110,41 @@ def outcome_changes(
         failures = [FAILURES & set(cell.verdicts) or {"crash"} for cell in cells]
         states = [bad and not usual & own for bad, own in zip(states, failures, strict=True)]
     telling = outliving(states, cells, trials)
-    states = proven(states, seen_in(states, telling), miss=miss)
+    seen = seen_in(states, telling)
+    states = proven(states, seen, miss=miss)
+    known = [place for place, state in enumerate(states) if state is not None]
     changes: list[Change] = []
-    found = state_changes("outcome", states)
-    for number, change in enumerate(found):
-        bad = telling[change.bad_side]
-        places = _run_of(number, found, versions=len(cells))
-        known = [telling[place] for place in places if states[place]]
-        # If the bad versions always fail, a version beside them that does not is no evidence that they do so seldom.
-        run = known if all(cell.failed == cell.at_risk for cell in known) else [telling[place] for place in places]
-        failed, at_risk = sum(cell.failed for cell in run), sum(cell.at_risk for cell in run)
-        p = None if change.before is None else _fisher_p(states, telling, before=change.before, after=change.after)
-        ci = exact_interval(failed, at_risk)
-        effect = Effect(value=failed / at_risk, unit="failures", ci=ci) if at_risk else None
-        symptom = next((name for name in bad.verdicts if name in FAILURES), "crash")
+    for change, *sides in with_sides(state_changes("outcome", states), versions=len(cells)):
+        side = sides[0] if change.kind == "first_fixed" else sides[1]
+        bad = [place for place in side if states[place]]
+        failed, fine = _counted(seen, bad)
+        if fine:  # it does not always come, so that versions between that seem good are evidence of how often it does
+            is_last = side.stop == len(cells)
+            failed, fine = _counted(seen, range(bad[0], side.stop if is_last else bad[-1] + 1))
+        p = None
+        if change.before is not None:
+            # Corrected for the places at which failures might have begun: the same failures chose the place.
+            old, new = (_counted(seen, [place for place in side if place in known]) for side in sides)
+            p = min(1.0, exact_p(old, new) * (len(known) - 1))
+        ci = exact_interval(failed, failed + fine)
+        effect = Effect(value=failed / (failed + fine), unit="failures", ci=ci) if failed + fine else None
+        symptom = next((name for name in telling[change.bad_side].verdicts if name in FAILURES), "crash")
         changes.append(replace(change, effect=effect, p=p, verdict=symptom))
     return tuple(changes)
 
 
-def _run_of(number: int, changes: Sequence[Change], *, versions: int) -> range:
-    """Return the positions that a change tells as bad, from the version that began to fail up to the last one before it
-    was fixed, or up to the newest. `changes` are those of a row, in which beginnings and fixes alternate."""
-    begin, fix = changes[number - number % 2], next(iter(changes[number - number % 2 + 1 :]), None)
-    return range(begin.after, versions if fix is None or fix.before is None else fix.before + 1)
+def with_sides(changes: Sequence[Change], *, versions: int) -> Iterator[tuple[Change, range, range]]:
+    """Yield each change of a row with the versions before it, back to the change before, and with those from it on, up
+    to the next one."""
+    bounds = [0, *(change.after for change in changes), versions]
+    for change, begin, middle, end in zip(changes, bounds, bounds[1:], bounds[2:], strict=False):
+        yield change, range(begin, middle), range(middle, end)
+
+
+def _counted(seen: Sequence[Evidence | None], places: Iterable[int]) -> tuple[int, int]:
+    """Return how many launches of these versions were bad, and how many were good."""
+    known = [own for place in places if (own := seen[place]) is not None]
+    return sum(own.bad for own in known), sum(own.good for own in known)
 
 
 DOUBT = 0.03
@@ -329,21 +341,6 @@ def exact_interval(failed: int, trials: int) -> Interval:
     return low, float(betaincinv(failed + 1, fine, 0.975)) if fine else 1.0
 
 
-def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
-    """Return the p-value of Fisher's exact test of the failures on both sides of a change: each side extends over the
-    versions of the same state. It is corrected for the number of places at which the failures might have begun, because
-    the same failures chose the place.
-    """
-    places = sum(state is not None for state in states) - 1
-    sides = []
-    for side in (range(before, -1, -1), range(after, len(states))):
-        end = next((number for number, place in enumerate(side) if states[place] != states[side[0]]), len(side))
-        same = [cells[place] for place in side[:end]]
-        failed = sum(cell.failed for cell in same)
-        sides.append((failed, sum(cell.at_risk for cell in same) - failed))
-    return min(1.0, places * exact_p(*sides))
-
-
 def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
     """Return the two-sided p-value of Fisher's exact test for the (failed, other) launches of two sides: the
     probability of all distributions of the failures that are at most as likely as the observed one.
@@ -372,11 +369,9 @@ def mode_changes(modes: Modes, *, versions: int, baseline: int | None) -> tuple[
         return ()
     seen = [None if own is None else Evidence(bad=own[0], good=own[1] - own[0]) for own in counts]
     found = state_changes("step_time", proven(states, seen), verdict="two modes")
-    bounds = [0, *(change.after for change in found), versions]
     kept: list[Change] = []
-    for number, change in enumerate(found):
-        sides = [list(filter(None, seen[slice(*bounds[first : first + 2])])) for first in (number, number + 1)]
-        old, new = ((sum(each.bad for each in side), sum(each.good for each in side)) for side in sides)
+    for change, *sides in with_sides(found, versions=versions):
+        old, new = (_counted(seen, side) for side in sides)
         p = min(1.0, exact_p(old, new) * (sum(own is not None for own in counts) - 1))
         begins, ends = change.kind == "first_bad", bool(kept) and kept[-1].kind == "first_bad"
         if (begins and p <= ALPHA and new[0] <= MOSTLY * sum(new)) or (not begins and ends):
