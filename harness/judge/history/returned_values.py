@@ -641,14 +641,14 @@ class _Metric:
             return replace(
                 plain, seen="blind" if self.limit else "none", why=why, remedy=remedy, apart=True, visible=None
             )
-        if not self.launches[place] or (self.limit is None and not self.returned[place]):
-            why = f"this version gave no `{name}`" if rows else "not measured: no launch completed its steps"
-            return replace(plain, seen="none", why=why)
         if is_nan:
             why = f"`{name}` was NaN or infinity{' in every version' if all(self.nan) else ''}"
             return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why="a number was NaN or infinity in one launch", remedy=SETTLED)
+        if not rows or (self.limit is None and not self.returned[place]):
+            why = f"this version gave no `{name}`" if rows else "not measured: no launch completed its steps"
+            return replace(plain, seen="none", why=why)
         if self.limit is None:
             return self._by_usual_limit(plain)
         return self._by_limit(plain, rows, place=place, limit=self.limit)
@@ -656,13 +656,12 @@ class _Metric:
     def _by_usual_limit(self, plain: SignalVerdict) -> SignalVerdict:
         """Return `plain`, which is good, or a verdict of `none` if a change might not have shown. It is not blind:
         nobody asked for this limit."""
-        name = self.name
-        if self.rule is None and self.is_noisy and (worse_if(name) == "change" or self.is_answer):
-            why = "checked for NaN and infinity only: its name does not tell what is worse"
-            remedy = f"`metrics: {{{name}: {{rise: 10%}}}}` or `drop` judges it"
-            return replace(plain, seen="none", visible=None, why=why, remedy=remedy)
         if self.rule is None:
-            return replace(plain, limit=None, visible=None, why="checked for NaN and infinity only: it has no limit")
+            plain, why = replace(plain, visible=None), "checked for NaN and infinity only"
+            if not (self.is_noisy and (worse_if(self.name) == "change" or self.is_answer)):
+                return replace(plain, why=f"{why}: it has no limit")
+            remedy = f"`metrics: {{{self.name}: {{rise: 10%}}}}` or `drop` judges it"
+            return replace(plain, seen="none", why=f"{why}: its name does not tell what is worse", remedy=remedy)
         if plain.visible is None:
             return replace(plain, seen="none", why="two launches that agree are needed")
         if plain.visible > self.noisy_limit:
@@ -686,8 +685,6 @@ class _Metric:
         self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit
     ) -> SignalVerdict:
         """Return `plain`, which is good, or a blind verdict if the limit cannot be checked."""
-        if not rows:
-            return replace(plain, seen="none", why="not measured: no launch completed its steps")
         if plain.value is None:
             remedy = "a larger `steps: {first: …}` lets every launch make such a step" if self.returned[place] else ""
             return replace(plain, seen="blind", why=self._why_absent(place, rows), remedy=remedy, visible=None)
