@@ -64,7 +64,7 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
         if (limit := limits.of(name)) is not None:
             known = (known_levels(name, table, limit=limit, noise=compared.noise) for table in tables)
             levels[name] = of_parts((each.table.positions, each.changes(baseline)) for each in known)
-    timed = _merged(levels.pop("step_time", []), slowdown)
+    timed = with_slowdowns(levels.pop("step_time", []), slowdown)
     # A leak often slows the steps, and is then the finding.
     leaks = {(leak.kind, leak.before, leak.after) for leak in growths["memory"]}
     step_time = [
@@ -109,7 +109,7 @@ def two_modes(compared: Compared) -> tuple[Modes | None, tuple[Change, ...]]:
     return modes, () if modes is None else mode_changes(modes, versions=len(compared.cells), baseline=compared.baseline)
 
 
-def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change]:
+def with_slowdowns(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change]:
     """Merge levels and drifts of the step time: if both change at one version, the level's figures are kept."""
     drifts = {(change.kind, change.after) for change in slowdown}
     changed = {(change.kind, change.after) for change in levels}

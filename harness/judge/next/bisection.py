@@ -14,7 +14,7 @@ from harness.judge.api import judge_cell_of, row_fails_late
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import Changepoint, Levels
-from harness.judge.history.changes import level_changes
+from harness.judge.history.changes import level_changes, with_slowdowns
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import usual_failures, usual_rate
@@ -186,11 +186,9 @@ def with_boundaries(
     other change spans the versions that the bisection left open, since good launches may have missed a flaky failure.
     """
     searched = (_widened(change, boundaries) for change in changes if change.metric != LEVEL)
-    levels = _levels(boundaries, cells=cells, rules=rules)
-    reported = {(change.kind, change.after) for change in levels}
-    slowdowns = (change for change in changes if change.metric == LEVEL and change.p is None)
-    others = (change for change in slowdowns if (change.kind, change.after) not in reported)
-    return (*(change for change in searched if change is not None), *levels, *others)
+    slowdowns = [change for change in changes if change.metric == LEVEL and change.p is None]
+    levels = with_slowdowns(_levels(boundaries, cells=cells, rules=rules), slowdowns)
+    return (*(change for change in searched if change is not None), *levels)
 
 
 def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
