@@ -689,3 +689,38 @@ def test_a_process_without_steps_is_not_said_to_fail_before_the_first_step(
     done = driver.run_program(tmp_path / "root", python, text).done
     assert done["end"] == "crash", done
     assert done["message"].splitlines()[-1].startswith("a process that made no step: ZeroDivisionError")
+
+
+FORKED = """
+import os, time
+pid = os.fork()
+for step in range(150):
+    time.sleep(0.002)
+    if not pid and step == 80: FAULT
+    print("rank", int(not pid), "step", step, "loss", 1 / (step + 1), flush=True)
+if pid: os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize("budget", [100, 1000])
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("raise RuntimeError('worker lost')", "RuntimeError: worker lost (train.py:6 in <module>)"),
+        ("os._exit(3)", "the process ended with exit code 3"),
+        ("os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
+        ("os.kill(os.getpid(), 15)", ""),
+    ],
+)
+def test_a_rank_that_is_lost_is_told_alike_whether_or_not_the_agent_ended_the_others(
+    tmp_path: Path, python: str, *, budget: int, fault: str, told: str
+) -> None:
+    """It was a crash in the launches that the agent ended, and nothing in those that ended by themselves: `crash in 1
+    of 16 launches, not confirmed`. And the rank that was left was said to take 13 % longer than the others. A program
+    may itself end its workers by SIGTERM."""
+    text = FORKED.replace("FAULT", fault)
+    done = driver.run_program(tmp_path, python, text, looks=[50, budget]).done
+    assert done["end"] == ("completed" if budget == 100 else "stopped"), done
+    lines = re.findall("harness: Error while the other ranks went on: rank 1: step 7[7-9]: (.*)", done["output_tail"])
+    assert lines == [told] * bool(told)
+    assert [rank["own_s"] is None for rank in done["ranks"]] == [bool(told)] * 2

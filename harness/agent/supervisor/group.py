@@ -291,8 +291,9 @@ class Group(object):
     # -------------------------------------------------------------- what is told at the end
 
     def facts(self):
-        """Return what `done` tells of each rank."""
-        facts = []
+        """Return what `done` tells of each rank. The pace of a rank that lost another one cannot be compared."""
+        facts, failed = [], self.first_failure()
+        is_lost = failed is not None and not failed.was_terminated
         for member in self.ranks:
             step_s, own_s = member.usual_s()
             facts.append(
@@ -300,7 +301,7 @@ class Group(object):
                     "rank": self.number_of(member),
                     "steps": member.steps,
                     "step_s": wire.json_number(step_s),
-                    "own_s": wire.json_number(own_s),
+                    "own_s": None if is_lost else wire.json_number(own_s),
                     "grown_kib": wire.json_number(member.grown_kib()),
                     "about": dict(member.about, **{"size of the group": str(member.world)} if member.world else {}),
                     "not_finite": sorted(member.table.not_finite(member.metrics)),

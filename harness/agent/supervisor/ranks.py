@@ -17,7 +17,7 @@ import time
 
 from .. import ending, libc, samples, wire
 from ..probes import processes
-from ..scenario import hooks
+from ..scenario import children, hooks
 from . import child, group, stalls, standstill
 
 AFTER_END_S = 30.0
@@ -29,6 +29,7 @@ LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
 PROBES = {"rss_kib": "rss", "anon_kib": "", "heap_kib": "heap", "blocks": "python", "gpu_pool_kib": "gpu pool"}
 Pending = collections.namedtuple("Pending", "step last until")
+TOLERATED = "harness: Error while the other ranks went on: %s\n"
 
 
 class Ranks(object):
@@ -410,7 +411,7 @@ class Ranks(object):
         if self._program is not None:
             ended = self._standstill.ended(now, self.table, self._verdict is not None)
             if ended is not None:
-                self._end(*ended[:2], stacks=ended[2])
+                self._end(*ended[:2], stacks=ended[2], waits=True)
         if self._job.done is None and self._leave_by is not None and now > self._leave_by:
             self._end_late(now)
 
@@ -577,14 +578,19 @@ class Ranks(object):
     def leave(self):
         self._end("stopped", "")
 
-    def _end(self, end, message, death=None, stacks="", at_exit=False):
-        """Record how the trial ended. If a rank failed before the job did, its failure is that of the job; not if the
-        program ended well by itself, and thus tolerates it."""
+    def _end(self, end, message, death=None, stacks="", at_exit=False, *, waits=False):
+        """Record how the trial ended. If a rank failed before the job did, its failure is that of the job, if that
+        ended badly, `waits` for the rank, or has a launcher, which would have ended it. Any other program may tolerate
+        it, and that must not depend on whether the agent ended the program first: a line of the output tells."""
         process = self._job.child
         is_bad, is_cut = end not in ending.WELL, process is not None and process.death is None
-        if not at_exit and end != "infrastructure" and (is_bad or is_cut):
+        if not at_exit and end != "infrastructure" and self._job.done is None:
             first = self._group.end_of_first(is_bad, self._stacks.written())
-            if first is not None and end == "hang" and first[0] != "infrastructure" and self._where.waits_again():
+            is_unknown = first is not None and first[0] == "infrastructure"
+            if first is not None and not is_bad and not (is_cut and (self._launcher or is_unknown or waits)):
+                if not is_unknown and (first[2] is None or first[2].signal in (None, *children.FATAL)):
+                    self._job.output.add((TOLERATED % first[1].splitlines()[-1]).encode("utf-8"))
+            elif first is not None and end == "hang" and not is_unknown and self._where.waits_again():
                 message += "; all ranks had been started again after this failure: " + first[1].splitlines()[-1]
             elif first is not None:
                 end, message, death = first
