@@ -666,6 +666,54 @@ def test_a_child_that_dies_by_a_signal_is_told_like_an_error(tmp_path: Path, pyt
     assert told.done["end"] == "completed"
 
 
+DIES = """
+import multiprocessing, os, signal, subprocess, time
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("METHOD")
+    ACT
+    print("all is well")
+"""
+POOL = """from concurrent.futures import ProcessPoolExecutor
+    with ProcessPoolExecutor(2) as pool:
+        pool.submit(die).exception()"""
+POLL = "child = subprocess.Popen(['sh', '-c', 'kill -9 $$'])\n    while child.poll() is None: time.sleep(0.01)"
+JOIN = "worker = context.Process(target=die); worker.start(); worker.join()"
+OF_GROUP = "child = subprocess.Popen(['sleep', '100'], start_new_session=True); os.killpg(child.pid, 9); child.wait()"
+OF_OTHER = "child = context.Process(target=time.sleep, args=(100,)); child.start(); os.kill(child.pid, 9); child.join()"
+IN_SHELL = """child = subprocess.Popen("sleep 100 & echo $!; wait $!", shell=True, stdout=subprocess.PIPE)
+    os.kill(int(child.stdout.readline()), 9)
+    child.wait()"""
+
+
+@pytest.mark.parametrize(
+    ("act", "method", "is_told"),
+    [
+        (JOIN, "fork", True),
+        (JOIN, "spawn", True),
+        (POOL, "fork", True),
+        (POLL, "fork", True),
+        ("subprocess.call(['sh', '-c', 'kill -9 $$'])", "fork", True),
+        ("os.system('sh -c \"kill -9 $$\"; exit $?')", "fork", True),
+        (OF_OTHER, "fork", False),
+        (OF_OTHER, "forkserver", False),
+        (OF_GROUP, "fork", False),
+        (IN_SHELL, "fork", False),
+    ],
+)
+def test_a_child_that_is_killed_is_told_unless_the_program_killed_it(
+    tmp_path: Path, python: str, *, act: str, method: str, is_told: bool
+) -> None:
+    """Three of four versions lost a worker of their pool by SIGKILL: `Nothing bad: all 3 cells are good`."""
+    done = run(tmp_path, python, DIES.replace("ACT", act).replace("METHOD", method)).done
+    assert done["end"] == "completed", done
+    lines = [line for line in done["output_tail"].splitlines() if "was killed" in line]
+    assert lines == ["harness: a child process was killed by SIGKILL"] * is_told
+
+
 def test_a_line_that_recurs_is_a_step_from_the_third_on(tmp_path: Path, python: str) -> None:
     """A network in plain numpy prints its loss in each epoch, and was refused."""
     text = """

@@ -1,7 +1,8 @@
 """Tells of child processes that die by a signal, which the exit code of the process that waits for them may hide.
 
 A line on stderr tells of each of the FATAL signals once, as of any other error. A program that ends its children itself
-uses other signals.
+uses other signals, or SIGKILL: that one is told unless this process has sent it. A process that collects whatever has
+ended (multiprocessing's forkserver, a server's master) does not know who was ended by whom.
 """
 
 import functools
@@ -15,28 +16,45 @@ TOLD = "harness: a child process was killed by %s\n"
 OF_SHELL = 128  # a shell exits with the number of the signal that killed its command, plus this
 
 _told = set()
+_killed = set()  # the children that this process has ended by SIGKILL, and that it has not waited for
 
 
 def watch():
     """Tell of the children that this process waits for from now on; subprocess and multiprocessing wait with these."""
     for name in ("wait", "waitpid", "wait3", "wait4"):
-        setattr(os, name, _watched(getattr(os, name), lambda result: result[1]))
-    os.system = _watched(os.system, lambda status: status)
+        setattr(os, name, _watched(getattr(os, name), lambda result: result[:2]))
+    os.system = _watched(os.system, lambda status: (0, status))
+    for name in ("kill", "killpg"):
+        setattr(os, name, _noted(getattr(os, name)))
 
 
-def _watched(wait, status_of):
+def _watched(wait, result_of):
     @functools.wraps(wait)
     def watched(*args, **kwargs):
         result = wait(*args, **kwargs)
-        _tell(status_of(result))
+        _tell(*result_of(result), is_any=args[:2] == (-1, os.WNOHANG))
         return result
 
     return watched
 
 
-def _tell(status):
+def _noted(kill):
+    @functools.wraps(kill)
+    def noted(pid, number):
+        if number == signal.SIGKILL:
+            _killed.add(abs(pid))  # the number of a group is that of its first process
+        return kill(pid, number)
+
+    return noted
+
+
+def _tell(pid, status, is_any):
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status) - OF_SHELL
-    if number not in FATAL or number in _told or (not os.WIFSIGNALED(status) and not os.WIFEXITED(status)):
+    # A shell exits with 137 if the program has killed what runs in it.
+    is_own = is_any or pid in _killed or (_killed and not os.WIFSIGNALED(status))
+    _killed.discard(pid)
+    is_fatal = number in FATAL or (number == signal.SIGKILL and not is_own)
+    if not is_fatal or number in _told or (not os.WIFSIGNALED(status) and not os.WIFEXITED(status)):
         return
     _told.add(number)
     try:
