@@ -627,6 +627,60 @@ def test_a_program_that_goes_on_without_a_step_after_its_steps_is_cut_without_bl
     assert told.done["busy_s"] > 0
 
 
+REWRAPPED = """
+import codecs, contextlib, io, os, sys, time, types
+
+class Tee(io.StringIO):
+    def __init__(self, *streams):
+        self.streams = streams
+    def write(self, text):
+        for stream in self.streams:
+            stream.write(text)
+
+class Logger:
+    def __init__(self, stream):
+        self.stream = stream
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+    def write(self, text):
+        self.stream.write(text)
+
+def train():
+    for number in range(100):
+        time.sleep(0.0005)
+        print("step %d loss=%.4f" % (number, 1 / (number + 1)))
+    sys.stdout.flush()
+
+ACT
+assert isinstance(os, type(sys)) and isinstance(sys, types.ModuleType)
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "steps"),
+    [
+        ('sys.stdout = io.TextIOWrapper(sys.stdout.buffer, "utf-8")\ntrain()', 98),
+        ('sys.stdout = io.TextIOWrapper(sys.stdout.detach(), "utf-8", line_buffering=True)\ntrain()', 98),
+        ('sys.stdout = codecs.getwriter("utf-8")(sys.stdout.buffer)\ntrain()', 98),
+        ('sys.stdout = os.fdopen(os.dup(1), "w", 1)\ntrain()', 98),
+        ("sys.stdout = Logger(sys.stdout)\ntrain()", 98),
+        ('sys.stdout = Logger(Logger(io.TextIOWrapper(sys.stdout.buffer, "utf-8")))\ntrain()', 98),
+        ("with contextlib.redirect_stdout(Tee(sys.stdout, io.StringIO())): train()", 98),
+        ("sys.stdout, sys.stderr = sys.stderr, sys.stdout\ntrain()", 98),
+        ('getattr(sys.stdout, "reconfigure", lambda **how: None)(encoding="utf-8")\ntrain()', 98),
+        ("with contextlib.redirect_stdout(io.StringIO()): train()", 1),
+    ],
+)
+def test_what_is_printed_by_another_stream_in_the_place_of_stdout_is_read(
+    tmp_path: Path, python: str, *, act: str, steps: int
+) -> None:
+    """A program that sets its output to UTF-8 seemed to have no steps and no loss. What it keeps is no output."""
+    told = run(tmp_path, python, REWRAPPED.replace("ACT", act), looks=[1000])
+    assert told.done["end"] == ("stopped" if steps > 1 else "completed"), told.done
+    assert told.done["last_step"] == steps
+    assert [value for value in told.column("loss") if value is not None][-1:] == [0.01] * (steps > 1)
+
+
 def test_what_is_printed_after_the_last_line_that_is_a_step_belongs_to_it(tmp_path: Path) -> None:
     text = "for n in range(9): print('epoch', n)\nprint('accuracy: 0.75')"
     told = run(tmp_path, sys.executable, text, printed={"accuracy": "accuracy: {}"})

@@ -6,10 +6,13 @@ the number at the `{}` in each line that matches. The text around a number is co
 space counts as one space. Patterns are not regular expressions, so that matching is always fast.
 """
 
+import os
 import re
 import sys
 import time
+import types
 from itertools import islice
+from threading import get_ident
 
 from .. import result_names
 
@@ -45,11 +48,23 @@ def call_with_lines(act):
         stream.write.acts.append(act)
 
 
+_writing = set()  # the threads that write: a stream may pass the same line on to another one
+
+
 def _covered(write, acts):
     rest = ["", ""]  # the beginning of a line, and the end of the line before it
 
-    def covered(text):
-        result = write(text)
+    def covered(text, *more):
+        own = get_ident()
+        if own in _writing:
+            return write(text, *more)
+        _writing.add(own)
+        try:
+            result = write(text, *more)
+        finally:
+            _writing.discard(own)
+        if not isinstance(text, str):
+            return result
         if "\r" in text:
             parts = ENDS.split(rest[0] + text)
             parts, ends = parts[::2], parts[1::2]
@@ -65,6 +80,36 @@ def _covered(write, acts):
 
     covered.acts = acts
     return covered
+
+
+def follow_streams():
+    """Do the same with each stream that takes the place of stdout or stderr, and that writes to where they do, such as
+    `io.TextIOWrapper(sys.stdout.buffer, "utf-8")`. Only the class of a module notices what is set in it."""
+    sys.__class__ = _Following
+
+
+class _OfModules(type):
+    acts = ()  # of the newest stream that has any
+
+    def __instancecheck__(cls, each):
+        return isinstance(each, types.ModuleType)  # as programs ask by `isinstance(each, type(sys))`
+
+
+class _Following(types.ModuleType, metaclass=_OfModules):
+    def __setattr__(self, name, value):
+        if name in ("stdout", "stderr"):
+            _follow(getattr(self, name, None), value)
+        types.ModuleType.__setattr__(self, name, value)
+
+
+def _follow(before, stream):
+    acts = _OfModules.acts = getattr(getattr(before, "write", None), "acts", _OfModules.acts)
+    try:
+        leads_out = any(os.path.sameopenfile(stream.fileno(), fd) for fd in (1, 2))
+        if leads_out and not hasattr(stream.write, "acts"):
+            object.__setattr__(stream, "write", _covered(stream.write, acts))
+    except Exception:  # any object may be a stream
+        pass
 
 
 class Reader(object):

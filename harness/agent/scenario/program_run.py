@@ -113,6 +113,7 @@ class ProgramRun(object):
         if self._steps_are == "auto":
             self._lines = printed.LineSteps(functools.partial(self._ticker.mark, "line"), lines_are)
             self._lines.install()
+        printed.follow_streams()
         if self.link is not None:
             self._ticker.sampler.cpu.resume()
 
