@@ -13,7 +13,12 @@ def _words(text: str) -> "frozenset[str]":
 
 
 RISES = _words("err errors cer wer kl l1 l2 logloss mae mape mse rmse nll ppl")
-DROPS = _words("acc auc auroc bleu dice f1 iou map miou ndcg precision psnr r2 recall rew reward rouge score ssim")
+DROPS = _words(
+    "acc auc auroc bleu dice f1 iou likelihood loglik loglikelihood map miou ndcg precision psnr r2 recall rew reward"
+    " rouge score ssim"
+)
+NEGATED = _words("neg negative")
+"""With these, less of a likelihood is better."""
 ENDINGS = (("loss", "rise"), ("error", "rise"), ("perplexity", "rise"), ("accuracy", "drop"))
 NEITHER = _words(
     "alpha beta bound code coef coefficient count delta diff factor gamma gap limit margin n num number std target"
@@ -77,6 +82,8 @@ def worse_if(name: str) -> str:
         return ""
     while len(words) > 1 and (words[-1] in AFTER or not words[-1]):
         words.pop()
+    if "likelihood" in words[-1] and NEGATED.intersection(words):
+        return "rise"
     ends = [] if NEITHER.intersection(words) else words[-1:] + words[:1]
     return next(filter(None, map(_told, ends)), "change")
 
@@ -97,6 +104,12 @@ def worse_measure(name: str) -> str:
     if is_rate == is_time:  # `latency_at_1000_qps`
         return ""
     return "drop" if is_rate else "rise"
+
+
+def is_pace(name: str) -> bool:
+    """Return whether a number is a rate or a latency. Most other times are those of a run, which is timed anyway."""
+    worse = worse_measure(name)
+    return worse == "drop" or (worse == "rise" and "latency" in _parts(name))
 
 
 def is_error(name: str) -> bool:

@@ -42,6 +42,8 @@ step=100, elbo=-123.4 => elbo
 Best trial: 3. Best value: 0.123 => value
 iter 7 objective 1.5 gap 0.3 => objective gap
 total energy -1.25 => energy
+epoch 3 log likelihood: -119.5 => log_likelihood
+epoch 3 | negative log-likelihood: 119.5 => negative_log-likelihood
 """
 PROSE = r"""
 /x/_cd.py:695: ConvergenceWarning: Objective did not converge. Duality gap: 1.2e+01, tolerance: 5.6e+00
@@ -130,3 +132,28 @@ def test_the_answers_of_a_benchmark_are_its_last_times_and_rates() -> None:
     assert [each for line in lines for each in reader.values(line)] == ["loss"]
     assert reader.rest() == {"requests/s": 99.1, "Latency": 12.0, "throughput": 250.0}
     assert reader.rest(measures=False) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("p99 latency: 870 ms", 0.87),
+        ("p99 latency: 1.31 s", 1.31),
+        ("latency = 870ms", 0.87),
+        ("latency: 12\u00b5s", 12e-6),
+        ("p50: 2 min", 120.0),
+        ("throughput: 1.2k tokens/s", 1200.0),
+        ("throughput: 0.61k", 610.0),
+        ("speed: 1.5M rows/s", 1.5e6),
+        ("throughput: 610 tokens/s", 610.0),
+        ("latency: 1 min 3 s", None),
+        ("latency: 5 s/it", None),
+        ("elapsed time: 870 ms", None),
+        ("throughput: 30 MB/s", None),
+    ],
+)
+def test_a_pace_in_another_unit_is_another_number(line: str, value: float | None) -> None:
+    """`870 ms` and then `1.31 s`, `1.2k tokens/s` and then `0.61k`, were `Nothing bad: all 3 cells are good`."""
+    reader = printed.reader(None, None, measures=True)
+    assert reader.values(line) == {}
+    assert list(reader.rest().values()) == ([] if value is None else [pytest.approx(value)])

@@ -189,13 +189,22 @@ PAIR = re.compile(
     (\ ?[=:\uff1a]\ ?|\ (?:\|\ )?) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
     ([-+]?(?:(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
       |(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![-/])))
+    ([kKMG]|\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?)(?![\w/]|\ ?[0-9]))?
     (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
     (?!\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)(?!\w))
     (%?) (\ ?[\w.]{0,12}/s(?:ec(?:ond)?)?(?!\w))?""",
     re.VERBOSE,
-)  # the name, what is between, the number, of how many, the percent sign, the unit of a rate
-OF = re.compile(r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?) $", re.IGNORECASE)
+)  # the name, what is between, the number, its unit, of how many, the percent sign, the unit of a rate
+FACTORS = {
+    "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9,
+    "ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "ms": 1e-3, "mi": 60.0, "h": 3600.0, "ho": 3600.0,
+}  # fmt: skip
+"""Of a unit, by its first two letters: a version may print `870 ms`, and the next one `1.31 s`."""
+OF = re.compile(
+    r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|neg(?:ative)?(?:[ -]log)?|log) $",
+    re.IGNORECASE,
+)
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
 QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows
 OF_LOGGER = re.compile("(?:\x1b\\[[0-9;]*m)*wandb(?:\x1b\\[[0-9;]*m)*: ")  # repeats, rounded, what it was given
@@ -240,15 +249,15 @@ class Named(Reader):
         self._is_source = QUOTES_SOURCE.search(line) is not None
         line, numbers = single_spaced(without_escapes(line, " ")), {}
         for match in PAIR.finditer(line):
-            name, between, text, total, percent, rate = match.groups()
-            if rate and not result_names.worse_measure(name):
+            name, between, text, unit, total, percent, rate = match.groups()
+            if (rate and not result_names.worse_measure(name)) or (unit and not result_names.is_pace(name)):
                 continue
             state = self._names.get(name)
             if state is None:
                 state = self._learn(name)
             if state is False or (state is not True and (percent or total or "warn" in lowered or "|" in between)):
                 continue
-            number = float(text.replace(",", ""))
+            number = float(text.replace(",", "")) * FACTORS.get(unit.strip()[:2] if unit else "", 1.0)
             if total:
                 number /= float(total)
             if abs(number) > result_names.LARGEST and text[-1:].isdigit():
