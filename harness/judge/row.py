@@ -17,6 +17,7 @@ from harness.judge.cell import SETTLED
 from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
 from harness.judge.comparison.compared_levels import Compared, Modes
 from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.other_ends import other_ends
 from harness.judge.comparison.printed_lines import fewer_steps, new_lines, other_lines
 from harness.judge.comparison.which_launches import is_whole_run, limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
@@ -150,7 +151,8 @@ def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[
     """Yield what was seen in a row and is not judged."""
     trials, versions = [cell.trials for cell in cells], [cell.cell.image.version for cell in cells]
     observed = [each for metric in values.values() for each in metric.observed]
-    for each in (*observed, *fewer_steps(trials), *other_lines(trials, versions), *new_lines(trials)):
+    observed += [*fewer_steps(trials), *other_ends(trials), *other_lines(trials, versions), *new_lines(trials)]
+    for each in observed:
         yield Observation(
             series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,
             before=versions[each.before], after=versions[each.after],

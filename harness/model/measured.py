@@ -68,7 +68,7 @@ LOOK_COLUMNS = frozenset(
     {
         "rss_before_kib", "rss_kib", "rss_trimmed_kib", "heap_before_kib", "heap_kib", "heap_trimmed_kib",
         "blocks_before", "blocks", "rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "swap_kib",
-        "threads", "cgroup_kib", "cpu_s", "bytes_read", "bytes_written",
+        "threads", "cgroup_kib", "cpu_s", "bytes_read", "bytes_written", "left_kib",
         "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib",
         "gpu_pool_peak_kib", "gpu_clock_mhz", "gpu_reasons", "gpu_heat_share", "gpu_power_share", "gpu_temperature_c",
         "gpu_power_w", "gpu_busy", "gpu_xid",
@@ -80,7 +80,8 @@ LOOK_COLUMNS = frozenset(
 maximum of resident memory since the start, also inside steps. `rss_anon_kib`, `rss_file_kib` (pages of mapped files)
 and `rss_shmem_kib` make up resident memory, and `swap_kib` is what was moved out of it. `cpu_s` is the processor time
 of the scenario and its descendants since the first step, `bytes_read` and `bytes_written` what they moved by system
-calls since then, also through pipes and sockets.
+calls since then, also through pipes and sockets. `left_kib` is what a program that goes on after its steps leaves on
+the disk at its end.
 
 GPUs (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator (in use, and
 reserved). Since the preceding look: mean clock, the bits of all reasons that reduced it, the shares of the working time

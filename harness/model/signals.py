@@ -303,15 +303,20 @@ _TABLE = (
         help="lines that are the same in all launches of a version, with other numbers or texts in all of the next",
     ),
     Signal(
+        name="other_end", kind="observation", group="values", title="other end", noun="another end",
+        verb="ends in another way", unit="launches",
+        help="a program that ends well, but without the last line or the files of all older versions, or by os._exit",
+    ),
+    Signal(
         name="deprecated", kind="observation", group="values", title="deprecated", noun="a new notice of removal",
         verb="announces a removal", unit="lines", help="new lines that say that something will be removed",
     ),
 )  # fmt: skip
 
 SIGNALS: Mapping[str, Signal] = {signal.name: signal for signal in _TABLE}
-NOTABLE = ("error", "other_result", "other_lines", "fewer_steps", "deprecated")
+NOTABLE = ("error", "other_result", "other_end", "other_lines", "fewer_steps", "deprecated")
 """The observations that nobody should miss: a version with one is never simply good."""
-UNSETTLING = NOTABLE[:3]
+UNSETTLING = NOTABLE[:4]
 """The observations that leave a run without findings undecided."""
 GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""

@@ -616,6 +616,14 @@ def test_what_a_program_opens_after_its_steps_is_no_growth(tmp_path: Path) -> No
     assert len(set(counts["open_files"])) == 1
 
 
+def test_a_file_that_a_program_writes_after_its_steps_is_counted_at_its_end(tmp_path: Path, python: str) -> None:
+    """A version that no longer saved its model looked like all others: files were counted after the last step."""
+    text = STEP + "for _ in range(100): o.step()\nwith open('model.bin', 'wb') as file: file.write(b'x' * 300000)"
+    told = run(tmp_path, python, text, TORCH, looks=[50, 100])
+    assert told.counts["disk"][-1] < 290
+    assert 290 < told.all("look")[-1]["look"]["left_kib"] < 400
+
+
 @pytest.mark.parametrize("timeout_s", [60.0, 1.0])
 def test_a_program_that_goes_on_without_a_step_after_its_steps_is_cut_without_blame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float

@@ -64,6 +64,10 @@ class Census(object):
         if self._rows and step > self._rows[-1][0]:
             self._take(step, with_files=True, kept=True)
 
+    def left_kib(self):
+        """Return what a program that went on after its steps leaves on the disk; None if that cannot be counted."""
+        return self._places.count().get("disk")
+
     def columns(self):
         """Return all rows so far as columns; {} if no row was taken since the last call."""
         if not self._is_new:

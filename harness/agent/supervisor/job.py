@@ -324,6 +324,8 @@ class Job(object):
         look = dict(look, **self.monitor.look())
         if not self.subject.table.header[samples.OVER]:
             self.census.look()
+        elif last:
+            look["left_kib"] = self.census.left_kib()
         self.components.look()
         self._send_ready()
         self._send_samples()

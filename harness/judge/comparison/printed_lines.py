@@ -112,7 +112,7 @@ def log_lines_of(trial: Trial) -> dict[str, None]:
     """Return the distinct lines that a launch printed, masked, in the order in which they appear, as far as its output
     is kept (`Printed`)."""
     kept = (trial.output.head, trial.output.middle, trial.output.tail)
-    return dict.fromkeys(masked for text in kept for line in _lines(text) if (masked := mask(line[:LONGEST])))
+    return dict.fromkeys(masked for text in kept for line in lines_of(text) if (masked := mask(line[:LONGEST])))
 
 
 ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
@@ -121,7 +121,7 @@ thousands."""
 WARNING = re.compile(r":\d+: \w*Warning: ")
 
 
-def _lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     """Return the distinct lines, with 0 for each digit, as a terminal shows them, without colours and progress bars:
     text before a carriage return is drawn over, and an error may follow a bar on its line. The line of code that Python
     prints below a warning is left out, because it says the same again.
@@ -205,7 +205,11 @@ def _values(lines: Sequence[Line]) -> list[tuple[str, ...]]:
 def _is_luck(form: str, printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> bool:
     """Return whether a result with two values, of which each launch takes either, may well have come out as here: the
     same in all launches of each version with this form, but not in all versions."""
-    launches = [len(own) for own in printed if len(own) > 1 and form in own[0]]
+    return is_luck([len(own) for own in printed if len(own) > 1 and form in own[0]])
+
+
+def is_luck(launches: Sequence[int]) -> bool:
+    """Return the same, by the number of launches of each version."""
     return 2.0 ** (len(launches) - sum(launches)) * (1 - 2.0 ** (1 - len(launches))) > LUCK
 
 

@@ -46,13 +46,14 @@ def to_look_at(result: RunResult) -> list[str]:
     ValueError: …`. Those of a version that fails or returns NaN are left out, because its finding quotes them.
     """
     begins = {side_of(one, one.after) for one in result.findings if one.metric == "outcome" or one.verdict == "nan"}
+    gone = {side_of(one, one.after) for one in result.findings if one.verdict == "vanished"}  # it was on the last line
     notable = [each for each in result.observations if each.signal in NOTABLE]
     errors = [side_of(each, each.after) for each in notable if each.signal == NOTABLE[0]]
     told: list[tuple[tuple[str, str], Observation]] = []
     for each in sorted(notable, key=lambda one: NOTABLE.index(one.signal)):
         place = side_of(each, each.after)
         is_named = each.text.startswith("Traceback ") and errors.count(place) > 1  # its last line says more
-        if place not in begins and not is_named:
+        if place not in begins and not is_named and not (each.signal == "other_end" and place in gone):
             told.append(((_who_shows(each), shortened(each.text.rstrip(":"), most=160)), each))
     return [f"{who}{_with_params(alike, result)}: {text}" for (who, text), alike in grouped(told).items()]
 
