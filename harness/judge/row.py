@@ -18,7 +18,7 @@ from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
 from harness.judge.comparison.compared_levels import Compared, Modes
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.other_ends import other_ends
-from harness.judge.comparison.printed_lines import fewer_steps, new_lines, other_lines
+from harness.judge.comparison.printed_lines import fewer_steps, is_of_version, new_lines, other_lines
 from harness.judge.comparison.which_launches import is_whole_run, limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import outliving
@@ -33,6 +33,7 @@ from harness.model import (
     FAILURES,
     GOOD,
     LEVELS,
+    METRIC_PREFIX,
     SIGNALS,
     CellResult,
     CellVerdict,
@@ -132,7 +133,13 @@ def _judged_values(
     replicates = [[trial for trial in kept if trial.cell_id == each] for each in ids]
     both = zip(compared.trials, compared.alike, strict=True)
     apart = [place for place, (own, same) in enumerate(both) if any(each.measured for each in own) and not any(same)]
-    return judge_values(compared.alike, again=replicates, limits=limits, steps=compared.steps, apart=apart)
+    values = judge_values(compared.alike, again=replicates, limits=limits, steps=compared.steps, apart=apart)
+    versions, asked = [cell.cell.image.version for cell in cells], {limit.metric for limit in limits.metrics}
+    return {
+        signal: each
+        for signal, each in values.items()
+        if (name := signal.removeprefix(METRIC_PREFIX)) in asked or not is_of_version(name, compared.alike, versions)
+    }
 
 
 def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, tuple[Change, ...]]:

@@ -5,17 +5,20 @@ have, with other numbers or texts in all launches of a version.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
+
+import numpy as np
 
 from harness.agent.ending import ORDERS
 from harness.agent.result_names import RESOURCES, WORD
 from harness.amounts import plural
 from harness.judge.comparison.which_launches import has_step_times
-from harness.model import Observed, Trial
+from harness.model import Observed, Trial, worse_if
 
 FEWER = 0.1
 """Least share by which all launches of a version make fewer steps than those of the version before."""
@@ -140,6 +143,34 @@ def mask(line: str) -> str:
     return MASKED.sub("#", line).strip()
 
 
+# ---------------------------------------------------------------- the names of the versions
+
+NUMBER = re.compile(r"\d+(?:\.\d+)*")
+
+
+def _names_of(versions: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern of the names and tags of versions that are no numbers: a program may print which one it is
+    (`running app:1`)."""
+    ways = {way for name in versions for way in (name, name.rpartition("/")[2], name.rpartition(":")[2])}
+    names = sorted((way for way in ways if re.search(r"[^\W\d]|\..*\.", way)), key=len, reverse=True)
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, names)) or '(?!)'})(?!\w|\.\w)")
+
+
+def _is_own(text: str, version: str) -> bool:
+    """Return whether a number begins one in the name of a version: 1.26 of 1.26.4, 1 of app:1."""
+    return any(number.startswith(text) for number in NUMBER.findall(version))
+
+
+def is_of_version(name: str, launches: Sequence[Sequence[Trial]], versions: Sequence[str]) -> bool:
+    """Return whether a number whose name tells of no result is in each version one of that version's own name."""
+    if worse_if(name) != "change":
+        return False
+    both = [(trial.figures(name), version) for own, version in zip(launches, versions, strict=True) for trial in own]
+    told = [(value, version) for rows, version in both if rows is not None for value in np.unique(rows).tolist()]
+    known = {(f"{value:.15g}", version) for value, version in told if math.isfinite(value)}
+    return len({text for text, _ in known}) > 1 and all(_is_own(*each) for each in known)
+
+
 # ---------------------------------------------------------------- lines with other numbers or texts
 #
 # A program that prints the same in each launch of a version, and something else in each launch of the next one, has
@@ -172,17 +203,18 @@ def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
     """Yield, for each version, the first line that all its whole launches print differently than all those of the
     version before. Forms whose values differ between launches of any version are left out: they come by chance. The
     order of lines is ignored if it differs between launches, as that of threads does."""
-    printed = [[_by_form(trial) for trial in own if trial.ran_to_its_end] for own in launches]
+    names = _names_of(versions)
+    printed = [[_by_form(trial, names) for trial in own if trial.ran_to_its_end] for own in launches]
     for form in _varying(printed):
         for each in (each for own in printed for each in own if form in each):
             each[form].sort(key=lambda line: line[1])
     varying = _varying(printed)
     for before, after in pairwise(place for place, own in enumerate(printed) if len(own) > 1):
-        old, new, names = printed[before][0], printed[after][0], (versions[before], versions[after])
+        old, new, both = printed[before][0], printed[after][0], (versions[before], versions[after])
         alike = [form for form in old if form not in varying and _is_alike(form, old[form], new.get(form, ()))]
         pairs = ((form, *pair) for form in alike for pair in zip(old[form], new[form], strict=True))
         for form, (one, a), (other, b) in pairs:
-            if _differ(a, b, names) and not _is_luck(form, printed):
+            if _differ(a, b, both) and not _is_luck(form, printed):
                 yield Observed(signal="other_lines", before=before, after=after, text=_told(one, other))
                 break
 
@@ -230,13 +262,14 @@ def _cut(line: str, place: int) -> str:
     return f"{'…' if first else ''}{line[first : first + SHOWN]}{'…' if first + SHOWN < len(line) else ''}"
 
 
-def _by_form(trial: Trial) -> dict[str, list[Line]]:
-    """Return the lines, by form, without those that tell of resources or of numbers that are judged by their names."""
-    names = {} if trial.trace is None else trial.trace.metrics
-    judged = {word for name in names for word in WORD.findall(name.lower())}
+def _by_form(trial: Trial, names: re.Pattern[str]) -> dict[str, list[Line]]:
+    """Return the lines, by form, without those that tell of resources or of numbers that are judged by their names.
+    The `names` of versions count as equal."""
+    metrics = {} if trial.trace is None else trial.trace.metrics
+    judged = {word for name in metrics for word in WORD.findall(name.lower())}
     found: dict[str, list[Line]] = {}
     for line in _printed_lines(trial):
-        words, form, values = _parsed(line.strip()[:LONGEST])
+        words, form, values = _parsed(names.sub("_", line.strip()[:LONGEST]))
         if words and not words & judged:
             found.setdefault(form, []).append((line.strip(), values))
     return found
@@ -275,9 +308,9 @@ def _is_alike(form: str, old: Sequence[Line], new: Sequence[Line]) -> bool:
 
 
 def _differ(old: tuple[str, ...], new: tuple[str, ...], versions: tuple[str, str]) -> bool:
-    """Return whether values differ by more than rounding and the names of the versions."""
+    """Return whether values differ by more than rounding and the numbers of the versions."""
     return len(old) != len(new) or any(
-        a != b and not all(map(str.startswith, versions, (a, b))) and not _is_rounding(a, b)
+        a != b and not all(map(_is_own, (a, b), versions)) and not _is_rounding(a, b)
         for a, b in zip(old, new, strict=True)
     )
 

@@ -258,6 +258,66 @@ def told_of(old: Sequence[str], new: Sequence[str]) -> list[str]:
     return [each.text for each in other_lines([whole_runs(*old), whole_runs(*new)], ["1", "2"])]
 
 
+@pytest.mark.parametrize(
+    ("versions", "line"),
+    [
+        (["app:1", "app:2"], "running {}"),
+        (["repo/app:1.0", "repo/app:1.1"], "tag: {tag}"),
+        (["O1", "O2"], "loaded cfg_{}.yaml with level {}"),
+        (["-O2", "-O1"], "flags {}"),
+        (["gloo", "nccl"], "backend: {}"),
+        (["1.17.0", "1.18.0"], "six {} is here"),
+        (["2", "3"], "level {}"),
+    ],
+)
+def test_a_program_that_prints_which_version_it_is_has_no_other_lines(versions: list[str], line: str) -> None:
+    """`--vary IMAGE=app:1,app:2` of a healthy program that prints its variable had other results, and exit code 4."""
+
+    def found(*results: int) -> list[str]:
+        launches = [
+            whole_runs(*[f"{line.format(name, name, tag=name.rpartition(':')[2])}\nbest {result}\n"] * 3)
+            for name, result in zip(versions, results, strict=True)
+        ]
+        return [each.text for each in other_lines(launches, versions)]
+
+    assert not found(7, 7)
+    assert found(7, 9) == ["best 7 → best 9"]
+
+
+def test_a_result_that_is_one_of_the_names_of_versions_is_compared() -> None:
+    launches = [whole_runs(*[f"winner: {name}\n"] * 3) for name in ("slow", "eve")]
+    assert [each.text for each in other_lines(launches, ["fast", "slow"])] == ["winner: slow → winner: eve"]
+    assert not list(other_lines([launches[0], launches[0]], ["fast", "slow"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "is_told"),
+    [
+        ("app", (1, 2, 3), False),
+        ("app", (1, 2, 2), True),
+        ("app", (7, 8, 9), True),
+        ("loss", (1, 2, 3), True),  # a name that tells of a result
+    ],
+)
+def test_a_number_that_each_version_has_in_its_name_is_no_result(
+    name: str, values: tuple[int, ...], is_told: bool
+) -> None:
+    """`running app:2` was read as the result `app`, with the advice to make it a finding."""
+    series = build.series("IMAGE", ["app:1", "app:2", "app:3"])
+    runs = []
+    for image, value in zip(series.images, values, strict=True):
+        launches = []
+        for trial in (trial_of(number) for number in range(3)):
+            assert trial.trace is not None
+            columns = {**trial.trace.columns, name: np.full(len(trial.trace.step), float(value))}
+            launches.append(replace(trial, trace=replace(trial.trace, columns=columns)))
+        runs.append(CellRun(cell=Cell(image=image, lane=build.HERE, variant=build.POP), trials=launches))
+    judged = judge_row(row_run(runs))
+    told = [one.signal for one in judged.observations] + [one.metric for one in judged.findings]
+    told += [signal for cell in judged.cells for signal in cell.verdict.signals if signal.startswith("metrics.")]
+    assert bool(told) is is_told
+
+
 def test_lines_that_threads_print_are_compared_in_any_order() -> None:
     """One of twelve results of a pool was wrong in all launches, and nothing was told."""
     old = ["job 1: 5\njob 2: 7\n", "job 2: 7\njob 1: 5\n", "job 1: 5\njob 2: 7\n"]
