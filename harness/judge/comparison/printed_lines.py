@@ -209,14 +209,24 @@ def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
         for each in (each for own in printed for each in own if form in each):
             each[form].sort(key=lambda line: line[1])
     varying = _varying(printed)
-    for before, after in pairwise(place for place, own in enumerate(printed) if len(own) > 1):
+    places = [place for place, own in enumerate(printed) if len(own) > 1]
+
+    def compared(before: int, after: int) -> dict[str, str]:
+        """Return what is told of each form that both versions have, by form; "" if its lines are the same."""
         old, new, both = printed[before][0], printed[after][0], (versions[before], versions[after])
         alike = [form for form in old if form not in varying and _is_alike(form, old[form], new.get(form, ()))]
-        pairs = ((form, *pair) for form in alike for pair in zip(old[form], new[form], strict=True))
-        for form, (one, a), (other, b) in pairs:
-            if _differ(a, b, both) and not _is_luck(form, printed):
-                yield Observed(signal="other_lines", before=before, after=after, text=_told(one, other))
-                break
+        pairs = {form: zip(old[form], new[form], strict=True) for form in alike}
+        return {
+            form: next((_told(one, other) for (one, a), (other, b) in each if _differ(a, b, both)), "")
+            for form, each in pairs.items()
+        }
+
+    for at, (before, after) in enumerate(pairwise(places), 1):
+        told = {form: text for form, text in compared(before, after).items() if text and not _is_luck(form, printed)}
+        for text in [*told.values()][:1]:
+            shows = [any(compared(after, place).get(form) == "" for form in told) for place in places[at:]]
+            last = places[at - 1 + len([*takewhile(bool, shows)])]
+            yield Observed(signal="other_lines", before=before, after=after, last=last, text=text)
 
 
 def _varying(printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> set[str]:

@@ -284,6 +284,19 @@ def test_a_program_that_prints_which_version_it_is_has_no_other_lines(versions: 
     assert found(7, 9) == ["best 7 → best 9"]
 
 
+def test_other_lines_are_told_of_each_later_version_that_prints_them() -> None:
+    """The newest version still printed the wrong accuracy, and had a plain ✓ as if it were cured."""
+
+    def found(*accuracies: int, name: str = "accuracy: {}") -> list[tuple[int, int | None]]:
+        launches = [whole_runs(*[f"start 1\n{name.format(each)}\n"] * 3) for each in accuracies]
+        return [(one.after, one.last) for one in other_lines(launches, "abcd")]
+
+    assert found(55, 41, 41, 41) == [(1, 3)]
+    assert found(55, 41, 41, 55) == [(1, 2), (3, 3)]
+    assert found(55, 41, 40, 40) == [(1, 1), (2, 3)]
+    assert found(55, 55, 41, 41, name="top {} of 60") == [(2, 3)]
+
+
 def test_a_result_that_is_one_of_the_names_of_versions_is_compared() -> None:
     launches = [whole_runs(*[f"winner: {name}\n"] * 3) for name in ("slow", "eve")]
     assert [each.text for each in other_lines(launches, ["fast", "slow"])] == ["winner: slow → winner: eve"]
