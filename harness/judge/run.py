@@ -78,7 +78,8 @@ def judge_run(
 
 def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Sequence[HostState]) -> RunVerdict:
     """Return the most severe result of the run, which its exit status reports. A verdict is open if it is provisional,
-    if a signal is blind, or if something bad was seen but not confirmed. A run without any launch is no good one.
+    if a signal is blind, or if something bad was seen but not confirmed. A run without any launch is no good one, and
+    if all versions fail before their first step, all that could run did.
     """
     stopped = [cell for cell in cells if cell.stopped]
     asked = [cell.verdict for cell in cells if not (cell.cell.excluded or cell.skipped)]
@@ -88,15 +89,16 @@ def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Se
     if verdicts & BAD or any(finding.kind != "first_fixed" or finding.verdict == "nan" for finding in findings):
         return "regression"
     nothing_ran = not stopped and not any(verdict.trials for verdict in asked)
+    all_failed = verdicts == {"untested"} and all(verdict.trials for verdict in asked)
     if (
         nothing_ran
-        or "untested" in verdicts
+        or ("untested" in verdicts and not all_failed)
         or any(cell.problem for cell in cells)
         or any(host.problem for host in hosts)
     ):
         return "infrastructure"
     is_open = seen & {"blind", "suspect", "bad"} or any(verdict.provisional for verdict in asked)
-    return "inconclusive" if stopped or verdicts & UNSURE or is_open else "ok"
+    return "inconclusive" if stopped or all_failed or verdicts & UNSURE or is_open else "ok"
 
 
 # ---------------------------------------------------------------- between lanes

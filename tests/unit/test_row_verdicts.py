@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -560,6 +561,27 @@ def test_a_run_that_measured_nothing_is_not_good() -> None:
     runs = [CellRun(cell=cell, incompatible="CUDA 11.1 has no code for sm_89") for cell in cells]
     plan = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat()).plan
     assert judge_run(plan, [judge_row(row_run(runs))], directory=Path("none")).verdict == "infrastructure"
+
+
+@pytest.mark.parametrize(
+    ("codes", "told"),
+    [
+        ((1, 2, 2), "though not alike. six 1.15: sys.exit(1); six 1.16 and 1.17: sys.exit(2)."),
+        ((1, 1, 1), "alike. six 1.15, 1.16 and 1.17: sys.exit(1)."),
+    ],
+)
+def test_versions_that_all_fail_before_a_step_are_undecided_with_the_reason(codes: Sequence[int], told: str) -> None:
+    """Exit code 1, and 2 in later versions, was "nothing bad in what ran" with the exit code of a lost host."""
+    series = build.series("six", ["1.15", "1.16", "1.17"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    plan = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat()).plan
+    runs = [
+        CellRun(cell=cell, trials=[trial_of(number, end="setup", message=f"sys.exit({code})") for number in range(2)])
+        for cell, code in zip(cells, codes, strict=True)
+    ]
+    result = judge_run(plan, [judge_row(row_run(runs))], directory=Path("none"))
+    assert (result.verdict, result.exit_code) == ("inconclusive", 4)
+    assert headline.sentence(result) == f"Nothing could be compared: every version fails, {told}"
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,22 @@ def _open(result: RunResult) -> bool:
     return "unsure" in states or any(entry.stopped for entry in result.cells)
 
 
+def _all_failed(failed: Sequence[CellResult]) -> str:
+    """Return how versions fail, of which none can be compared: each reason once, with its versions."""
+    told = grouped(
+        ((plain(each.cell.image.series), each.verdict.why), version(each.cell.image.version)) for each in failed
+    )
+    ways = [
+        f"{name} {some_of(list(dict.fromkeys(own)), _MOST)}: {shortened(why, most=120)}"
+        for (name, why), own in told.items()
+    ]
+    how = "alike" if len({why for _, why in told}) == 1 else "though not alike"
+    return f"Nothing could be compared: every version fails, {how}. {'; '.join(at_most(ways, _MOST))}."
+
+
 def _inconclusive(result: RunResult) -> str:
+    if failed := [entry for entry in result.cells if _is_untested(entry) and entry.verdict.trials]:
+        return _all_failed(failed)
     unsure = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in UNSURE]
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
     early = sum(entry.verdict.provisional for entry in result.cells)
