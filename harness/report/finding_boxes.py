@@ -7,6 +7,7 @@ their own.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -117,7 +118,10 @@ class FindingBox:
         if len(shown) + len(evidence) > _MOST_BRIEF and "figures" in self.texts:
             shown = self._change(is_brief=True)
         if self._is_failure:
-            said = next(map(_said, self._entries([(self.telling, _sides(self.telling)[0])])), "")
+            every = [self.telling, *self.fault.episodes]
+            own = list(map(_said, self._entries([(episode, _sides(episode)[0]) for episode in every])))
+            ways = len({re.sub(r"\d+", "#", each) for each in own if each})
+            said = f"{f'in {ways:,} ways: ' if ways > 1 else ''}{next(iter(own), '')}"
         return "; ".join(filter(None, (shown, said, self._doubt() and "provisional", evidence)))
 
     @property

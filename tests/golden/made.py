@@ -341,6 +341,8 @@ CHANGES: Mapping[str, RunResult] = {
     "figures that are compared share seconds": timed(900.0, 1200.0),
     "a checksum that differs looks different":
         counted("metrics.checksum", bad=42.000000001, good=42.0, verdict="value", effect=None),
+    "a value that sinks below zero is told with both figures":
+        counted("metrics.reward", bad=-137.2, good=-55.3, verdict="late", effect=None),
     "files that pile up": counted("open_files", bad=1.0, verdict="growth",
                                   effect=Effect(value=1.0, unit="files/step", ci=(0.99, 1.01))),
     "a box counts the launches that agree": row(

@@ -31,6 +31,8 @@ from harness.model import (
     Limits,
     Look,
     MetricLimit,
+    Observation,
+    RunResult,
     Series,
     SignalVerdict,
     Skip,
@@ -582,6 +584,31 @@ def test_versions_that_all_fail_before_a_step_are_undecided_with_the_reason(code
     result = judge_run(plan, [judge_row(row_run(runs))], directory=Path("none"))
     assert (result.verdict, result.exit_code) == ("inconclusive", 4)
     assert headline.sentence(result) == f"Nothing could be compared: every version fails, {told}"
+
+
+def observing(names: Sequence[str], **fields: Any) -> RunResult:
+    """Return a run of good versions, with an `other_end` of the newest one."""
+    series = build.series("six", names)
+    result = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat(), verdict="inconclusive")
+    seen = Observation(
+        series="six", lane=build.HERE, variant=build.POP, signal="other_end", text="it leaves nothing on the disk",
+        before=names[0], after=names[-1], last=names[-1],
+    )  # fmt: skip
+    return replace(result, observations=(seen,), **fields)
+
+
+def test_two_good_cells_are_both_good() -> None:
+    """`All 2 cells are good` read as if a machine had counted them."""
+    told = "good, with 1 thing to look at: six {} ends in another way: it leaves nothing on the disk."
+    assert headline.sentence(observing(["1.15", "1.16"])) == f"Both cells are {told.format('1.16')}"
+    assert headline.sentence(observing(["1.15", "1.16", "1.17"])) == f"All 3 cells are {told.format('1.17')}"
+
+
+def test_a_result_on_the_last_line_that_vanishes_is_told_once() -> None:
+    series = build.series("six", ["1.15", "1.16"])
+    gone = build.finding(series, build.HERE, build.POP, before="1.15", after="1.16", metric="metrics.accuracy")
+    assert headline.to_look_at(observing(["1.15", "1.16"], findings=(gone,)))
+    assert not headline.to_look_at(observing(["1.15", "1.16"], findings=(replace(gone, verdict="vanished"),)))
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from harness.report.text import finding_words, signal_words
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.finding_words import magnitude
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.names import at_most, ordered, params_text, row_key, side_of, together
+from harness.report.text.names import at_most, cell_key, ordered, params_text, row_key, side_of, together
 
 MOST_AT_THE_TOP = 3
 _DOUBLE = 2.0
@@ -60,7 +60,7 @@ def clause(attribution: Attribution, result: RunResult) -> str:
     if all(episode.depth for episode in attribution.episodes) and size and effects[0].unit == "ratio":
         size = f"a further {size}"
     since, where = _since_and_where(attribution, result)
-    what = predicate(found, size, gives=gives(attribution, result))
+    what = predicate(found, size or _instead(found, result), gives=gives(attribution, result))
     if found[0].verdict == "two modes":
         slow, launches = slow_launches(_bad_cells(attribution, result))
         what = f"{what} in {slow} of {amounts.count(launches, 'launch')}"
@@ -70,6 +70,19 @@ def clause(attribution: Attribution, result: RunResult) -> str:
     said = f"{_subject(attribution, result)}{':' if what.startswith(('`', 'rank ')) else ''} {what} {since}"
     warm = "with a warm cache" if is_warm(attribution, result) else ""
     return ", ".join(filter(None, (said, where, params_clause(attribution), warm)))
+
+
+def _instead(found: Sequence[Finding], result: RunResult) -> str:
+    """Return `-137 instead of -55`, the figures of values whose change has no ratio; "" if they are not known, or not
+    those of all rows."""
+    cells = {cell_key(entry.cell): entry.verdict for entry in result.cells}
+    told = set[str]()
+    for one in (each for each in found if each.verdict in ("value", "late")):
+        sides = [cells.get(side_of(one, name)) for name in (one.before or "", one.after)]
+        figures = [None if side is None else side.of(one.metric).value for side in sides]
+        old, new = ("" if value is None else amounts.general(value, 4) for value in figures)
+        told.add(f"{new} instead of {old}" if old and new and old != new else "")
+    return told.pop() if len(told) == 1 else ""
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
