@@ -597,11 +597,11 @@ def observing(names: Sequence[str], **fields: Any) -> RunResult:
     return replace(result, observations=(seen,), **fields)
 
 
-def test_two_good_cells_are_both_good() -> None:
-    """`All 2 cells are good` read as if a machine had counted them."""
-    told = "good, with 1 thing to look at: six {} ends in another way: it leaves nothing on the disk."
-    assert headline.sentence(observing(["1.15", "1.16"])) == f"Both cells are {told.format('1.16')}"
-    assert headline.sentence(observing(["1.15", "1.16", "1.17"])) == f"All 3 cells are {told.format('1.17')}"
+@pytest.mark.parametrize(("names", "good"), [(["1.15", "1.16"], "both"), (["1.15", "1.16", "1.17"], "all 3")])
+def test_what_is_to_be_looked_at_comes_before_what_is_good(names: Sequence[str], good: str) -> None:
+    """`All 2 cells are good, with 1 thing to look at` hid the thing."""
+    told = f"six {names[-1]} ends in another way: it leaves nothing on the disk. Otherwise, {good} cells are good."
+    assert headline.sentence(observing(names)) == told
 
 
 def test_a_result_on_the_last_line_that_vanishes_is_told_once() -> None:
