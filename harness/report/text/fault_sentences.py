@@ -350,7 +350,9 @@ def _mostly_fixed(attribution: Attribution, result: RunResult, order: Order) -> 
 def _since(several: Sequence[Episode], attribution: Attribution, versions: Sequence[str], mild: str) -> str:
     only = several[0]
     if len(several) == len(attribution.images) == 1 and only.since is not None and only.since[0] < 0:
-        return f"in {version(attribution.images[0])}{_fixed(only, versions, mild)}"
+        image = attribution.images[0]
+        at_least = " at least" if only.until is None and image != versions[-1] else ""
+        return f"in {version(image)}{at_least}{_fixed(only, versions, mild)}"
     return " and ".join(since(each, versions, mild=mild if len(several) == 1 else "") for each in several)
 
 

@@ -42,6 +42,14 @@ def test_what_was_not_seen_good_in_the_bad_version_is_not_said_to_stay_good(bad_
     assert "stays good" not in sentence(faults.judged(replace(drawn, cells=tuple(map(judge, drawn.cells)))))
 
 
+@pytest.mark.parametrize(
+    ("letters", "told"), [("ubu", "in 21.08 at least,"), ("ubg", "in 21.08 (fixed in 22.12),"), ("uub", "in 22.12,")]
+)
+def test_a_version_between_unknown_ones_is_not_said_to_be_the_only_bad_one(letters: str, told: str) -> None:
+    """`crashes in 15 % of launches in 1.16.0` counted one failure in sixteen launches of 1.17.0, too."""
+    assert sentence(run({NEW: letters})).startswith(f"{LEAKS} {told}")
+
+
 # ---------------------------------------------------------------- rules
 
 
