@@ -72,8 +72,7 @@ PAIRED = PACES | {"cpu_time", "first_token", "token_time", "tail"}
 OF_ALL_STEPS = frozenset({"peak_memory", "gpu_peak", "pool_peak", "cpu_time", "bytes_read", "bytes_written"})
 """Level signals to which a single late step may matter. Launches that ended before it would hide it."""
 COMES_LATE = 1.1
-"""Ratio of such a figure to that of the same launch over fewer steps from which launches of fewer steps are left out.
-"""
+"""Ratio of two versions' late rises of such a figure from which launches that ended before the rise are left out."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
 MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
@@ -142,8 +141,9 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
         return kept
     longer = at_least(shared_steps(kept), kept)
     early, late = rule.prepare(kept), rule.prepare(longer)
-    pairs = [(early(trial), late(trial)) for version in longer for trial in version]
-    return longer if any((after or 0.0) > COMES_LATE * (before or 0.0) for before, after in pairs) else kept
+    pairs = [[(early(trial) or NOTHING, late(trial) or NOTHING) for trial in version] for version in longer if version]
+    rises = [float(np.median([after / before for before, after in own])) for own in pairs]
+    return longer if max(rises, default=0.0) > COMES_LATE * min(rises, default=0.0) else kept
 
 
 def launch_figure_of(name: str, launches: Launches) -> LaunchFigure:
