@@ -678,3 +678,17 @@ def test_launches_that_were_killed_from_outside_are_no_evidence() -> None:
     cell = Cell(image=build.series("six", ["1.0"]).images[0], lane=build.HERE, variant=build.POP)
     trials = [replace(trial_of(number), end="infrastructure", message="killed from outside") for number in range(3)]
     assert CellRun(cell=cell, trials=trials, problem="killed from outside").result.verdict.trials == 0
+
+
+@pytest.mark.parametrize(("suspects", "told"), [(3, "1.0 seems bad like all versions"), (1, "1.2 seems bad first")])
+def test_growth_that_all_versions_have_accuses_none(suspects: int, told: str) -> None:
+    """A cache that filled alike in all versions was headlined as `1.0 seems bad`."""
+    names = ["1.0", "1.1", "1.2"]
+
+    def verdict(version: str, *_: object) -> CellVerdict:
+        grown = SignalVerdict(seen="suspect", value=1.7, ci=(1.3, 2.2), limit=0.5)
+        suspect = replace(build.flat(), verdicts=("suspect",), signals={"memory": grown})
+        return suspect if version in names[3 - suspects :] else build.flat()
+
+    result = build.run([(build.series("six", names), [build.HERE], [build.POP])], verdict, verdict="inconclusive")
+    assert headline.sentence(result).startswith(f"Not confirmed: six {told} (provisional; ")

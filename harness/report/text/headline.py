@@ -239,10 +239,12 @@ def _may_be_none(entry: CellResult) -> bool:
 def _seems_bad(cells: Sequence[CellResult], number: int) -> str:
     entry = cells[number]
     before = next((other for other in reversed(cells[:number]) if other.cell.excluded is None), None)
-    seems = f"seems bad{' first' if before is not None and before.verdict.verdict in GOOD else ''}"
-    measured = [other for other in cells if other.verdict.trials]
-    alike = " like all versions" if len(measured) > 1 and all(map(_may_be_none, measured)) else ""
-    seems = f"may be bad{alike}" if _may_be_none(entry) else seems
+    measured = [other.verdict.verdict for other in cells if other.verdict.trials]
+    seems = "may be bad" if _may_be_none(entry) else "seems bad"
+    if len(measured) > 1 and set(measured) == {"suspect"}:
+        seems += " like all versions"
+    elif not _may_be_none(entry) and before is not None and before.verdict.verdict in GOOD:
+        seems += " first"
     cell, launches = entry.cell, f"; {amounts.count(entry.verdict.trials, 'launch')}"
     by = "" if entry.verdict.verdict in GOOD else launches
     where = f"provisional; {variant_text(cell.variant)}, {lane_text(cell.lane)}{by}"
