@@ -724,3 +724,38 @@ def test_a_rank_that_is_lost_is_told_alike_whether_or_not_the_agent_ended_the_ot
     lines = re.findall("harness: Error while the other ranks went on: rank 1: step 7[7-9]: (.*)", done["output_tail"])
     assert lines == [told] * bool(told)
     assert [rank["own_s"] is None for rank in done["ranks"]] == [bool(told)] * 2
+
+
+@pytest.mark.parametrize("fault", ["os._exit(3)", "os.kill(os.getpid(), 11)"])
+def test_a_rank_that_is_lost_while_its_parent_waits_for_it_is_told(tmp_path: Path, python: str, *, fault: str) -> None:
+    """The parent alone learned how it ended, so that it depended on chance whether anything was told."""
+    text = FORKED.replace("FAULT", fault).replace("0.002", "0.002 + 0.01 * (not pid)")
+    done = driver.run_program(tmp_path, python, text, looks=[50, 1000]).done
+    assert done["end"] == "stopped", done
+    assert "harness: Error while the other ranks went on: rank 1: step 79: " in done["output_tail"]
+    assert [rank["own_s"] for rank in done["ranks"]] == [None, None]
+
+
+MP_ENDED = """
+import multiprocessing as mp, sys, time
+def work(rank):
+    for number in range(10**6):
+        time.sleep(0.002)
+        sys.stdout.write("step %d loss %g\\n" % (number, 1.0 / (number + 1)))
+if __name__ == "__main__":
+    mp.set_start_method("fork")
+    ranks = [mp.Process(target=work, args=(rank,)) for rank in range(3)]
+    for rank in ranks:
+        rank.start()
+    time.sleep(0.3)
+    ranks[1].terminate()
+    ranks[1].join()
+    ranks[0].join()
+"""
+
+
+def test_a_rank_that_the_program_ends_itself_spoils_no_launch(tmp_path: Path, python: str) -> None:
+    """The agent ended the launch, which was then said to have failed for reasons outside the program."""
+    done = driver.run_program(tmp_path, python, MP_ENDED, looks=[100, 300]).done
+    assert (done["end"], done["message"]) == ("completed", "")
+    assert "Error while" not in done["output_tail"]

@@ -719,6 +719,16 @@ if __name__ == "__main__":
 """
 
 
+def test_children_that_end_while_the_interpreter_does_leave_no_trace(tmp_path: Path, python: str) -> None:
+    """`Exception ignored in: <function Popen.__del__` would be an error that the program does not have."""
+    text = "import subprocess\nleft = [subprocess.Popen(['false']) for _ in range(3)]\n"
+    text += "class Late:\n    def __init__(self): self.child = left[0]\n    def __del__(self): self.child.wait()\n"
+    text += "late = Late()\nlate.itself = late\nprint('all is well')"
+    done = run(tmp_path, python, text).done
+    assert done["end"] == "completed", done
+    assert done["output_tail"] == "all is well\n"
+
+
 def test_a_child_that_dies_by_a_signal_is_told_like_an_error(tmp_path: Path, python: str) -> None:
     """The program ends well: nothing showed that its decoder crashed."""
     told = run(tmp_path, python, KILLED)

@@ -19,20 +19,24 @@ _told = set()
 _killed = set()  # the children that this process has ended by SIGKILL, and that it has not waited for
 
 
-def watch():
-    """Tell of the children that this process waits for from now on; subprocess and multiprocessing wait with these."""
+def watch(failed=lambda pid, status: None):
+    """Tell of the children that this process waits for from now on; subprocess and multiprocessing wait with these.
+    `failed(pid, status)` is called for each that did not end well."""
     for name in ("wait", "waitpid", "wait3", "wait4"):
-        setattr(os, name, _watched(getattr(os, name), lambda result: result[:2]))
-    os.system = _watched(os.system, lambda status: (0, status))
+        setattr(os, name, _watched(getattr(os, name), failed))
+    os.system = _watched(os.system, failed)
     for name in ("kill", "killpg"):
         setattr(os, name, _noted(getattr(os, name)))
 
 
-def _watched(wait, result_of):
+def _watched(wait, failed):
     @functools.wraps(wait)
     def watched(*args, **kwargs):
         result = wait(*args, **kwargs)
-        _tell(*result_of(result), is_any=args[:2] == (-1, os.WNOHANG))
+        pid, status = result[:2] if isinstance(result, tuple) else (0, result)
+        _tell(pid, status, is_any=args[:2] == (-1, os.WNOHANG))
+        if pid and status:
+            failed(pid, status)
         return result
 
     return watched

@@ -13,6 +13,7 @@ It sends these events in addition to those of a script (script_run.py) and to `j
     {"type": "unseen"}                             it ended without a step. Unless `steps_are` names what a step is, or
                                                    another process made steps, `ready`, a look and `ended` follow
     {"type": "left"}                               a process that multiprocessing started ends well
+    {"type": "lost", "pid": 12, "status": 768}     it has waited for a child, perhaps a rank, that did not end well
     {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
                                                    "at": when this was sent,
                                                    "run_s": the seconds that the program ran, without the looks, and
@@ -106,7 +107,7 @@ class ProgramRun(object):
             mark = functools.partial(self._ticker.mark, "function")
             awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
         importing.Finder(awaited).install()
-        children.watch()
+        children.watch(self._lost)
         if self.job["printed"] != {}:
             self._numbers = printed.reader(self.job["printed"], self._printed, measures=True)
             self._numbers.install()
@@ -325,6 +326,13 @@ class ProgramRun(object):
             self._fail(error, "a process that made no step")
         elif self._has_joined():
             self.link.tell("left")
+
+    def _lost(self, pid, status):
+        try:
+            if self._has_joined():
+                self.link.tell("lost", pid=pid, status=status)
+        except (TypeError, AttributeError):
+            return  # the interpreter is being torn down, and has removed what this needs
 
     def _fail(self, error, place=None):
         """Report the failure of this process, and return its exit code. `place`: where it was if it made no step."""

@@ -184,13 +184,22 @@ class Ranks(object):
         death = group.death_of(member.pid)
         member.ended_at = self._job.clock()
         self._hear_out(member)
-        if death is not None and member.failure is None and not member.is_first:
-            place = ending.place_after(member.steps, self._budget) if member.has_stepped else "before the first step"
+        if death is not None:
             is_seen_late = death.signal not in (None, signal.SIGTERM, signal.SIGABRT)
-            at = self._job.clock() - (SEEN_S if is_seen_late else 0.0)
-            failure = ending.of_death(death, place, not member.has_stepped, self._job.oom.killed())
-            member.fail(failure, at, death)
+            self._fail(member, death, self._job.clock() - (SEEN_S if is_seen_late else 0.0))
         self._group.elect()
+
+    def _fail(self, member, death, at):
+        """Note how a member died that did not tell that itself."""
+        if member.failure is None and not member.is_first:
+            place = ending.place_after(member.steps, self._budget) if member.has_stepped else "before the first step"
+            member.fail(ending.of_death(death, place, not member.has_stepped, self._job.oom.killed()), at, death)
+
+    def _on_lost(self, pid, status):
+        """Note the death of a member for which its parent has waited, so that nobody else can ask how it died."""
+        for member in self._group.members:
+            if member.pid == pid:
+                self._fail(member, child.death_by(status), member.hung_up_at or self._job.clock())
 
     def answered(self, answer):
         """Answer the members that wait for the harness: the lead, and those that came while all were parked."""
