@@ -101,6 +101,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
     """
     began, began_s = context.now(), time.monotonic()
     journal = RunDirectory.create(out=options.out, matrix=selection.matrix.name, now=began)
+    journal.counts_setups = options.decide
     homes = {} if options.fresh else journal.machines()
     with using_hosts(selection.images, context, homes=homes) as opened:
         for each in opened:

@@ -52,6 +52,8 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.counts_setups = False
+        """Whether failures of setup in earlier runs count, as for --decide, which judges what they left undecided."""
         self._paths: dict[tuple[str, str], Path] = {}
 
     def _hold(self) -> None:
@@ -174,13 +176,14 @@ class RunDirectory:
         """Return the measured trials of this cell with this key from all runs of this matrix, oldest first, if there
         are many only some (`some_trials`).
 
-        Failures of setup are left out: what was missing then (a data server, a file) may exist now.
+        Failures of setup are left out, unless they count: what was missing then (a data server, a file) may exist now.
         """
         trials: dict[str, Trial] = {}
         for path in files_of(self.path.parent, cell):
             with suppress(UsageError):  # an edited file, or one of a later format: the cell runs again
                 trial = read_trial(path)
-                if (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
+                counts = trial.measured and (trial.end != "setup" or self.counts_setups)
+                if (trial.cell_id, trial.key) == (cell.id, key) and counts:
                     trials.setdefault(trial.started, trial)
                     self._paths[trial.cell_id, trial.started] = path
         return some_trials([trial for _, trial in sorted(trials.items())], asked)

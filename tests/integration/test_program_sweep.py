@@ -53,3 +53,15 @@ def test_what_a_new_version_prints_besides_is_no_step(search: str, harness: Harn
 
     assert ended.code == 1, ended.out + ended.err
     assert [(one["first_bad"], one["effect"]["unit"]) for one in found] == [("1.17.0", "KiB/line")], ended.out
+
+
+def test_what_decides_counts_the_failures_of_earlier_runs_before_a_step(harness: Harness) -> None:
+    """`--decide` told a certain crash as "Nothing bad in the 1 of 2 cells that were run", with exit code 0."""
+    harness.write('import six\nassert six.__version__ < "1.17"\n', "train.py")
+    told = MATRIX.replace('["1.16.0"]', '["1.16.0", "1.17.0"]').replace("least: 2", "least: 3")
+    matrix = harness.write(told.replace(', steps_are: {function: "train:one"}, steps: {first: 64, budget: 400}', ""))
+    assert harness.run_here("sweep", matrix, "--quick").code == 1
+    ended = harness.run_here("sweep", matrix, "--decide")
+
+    assert ended.code == 1, ended.out + ended.err
+    assert [one["first_bad"] for one in harness.summary()["findings"]] == ["1.17.0"]
