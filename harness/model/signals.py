@@ -188,7 +188,7 @@ _TABLE = (
     ),
     Signal(
         name="errors", kind="level", group="outcome", title="answered requests", short="answered",
-        noun="failed requests", verb="answers {less} of its requests", unit="ratio", limit=0.005, falls=True,
+        noun="failed requests", verb="answers {fewer} of its requests", unit="ratio", limit=0.005, falls=True,
         weight=0.5, of_server=True,
         help="of a server: the share of the requests that succeed; a drop by more than this is bad",
     ),

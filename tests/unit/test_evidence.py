@@ -638,6 +638,15 @@ def test_a_fix_is_reported_with_its_bad_side(run: StoredRun) -> None:
     assert report_of(run, "2").markdown.startswith("# multidict 6.3.0: memory leak, 7.84 KiB/step (6.3.2 is good)\n")
 
 
+def test_the_title_of_a_fault_without_a_beginning_names_no_good_version(run: StoredRun) -> None:
+    """`(2 is good)` stood above `in every version from 1`: version 2 had only passed its launches."""
+    found = issue(run, find_finding(run, ["1"])[1], inspect=None)
+    assert found.good is not None
+    begun = replace(found, finding=replace(found.finding, kind="bad_from_start", before=None))
+    text = issue_report.render(begun, harness_version="1").markdown
+    assert text.startswith("# multidict 6.3.0: memory leak, 7.84 KiB/step\n")
+
+
 def test_a_long_script_is_a_file_beside_a_report_that_a_tracker_takes(run: StoredRun) -> None:
     found = issue(run, find_finding(run, ["1"])[1], inspect=None)
     assert found.recipe is not None

@@ -136,6 +136,7 @@ def test_the_python_of_packages_and_files_can_be_named(folder: Path) -> None:
     [
         (("app:1",), "1 version: give two or more, oldest first"),
         (("app:1", "app:1"), "app:1: appears twice"),
+        (("", "app:1"), "a version is empty; give each version"),
         (("app:1", "torch==2.5.1"), "torch==2.5.1: is not of the same kind as app:1"),
         (("old.txt", "new.txt"), "old.txt: no such file in "),
         (("./a.whl", "./b.whl"), "./a.whl: no such file in /nowhere; name a requirement file that exists"),

@@ -47,6 +47,8 @@ def series_of(
     packages and requirement files. Raises UsageError."""
     if len(words) < 2:
         raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
+    if not all(word.strip() for word in words):
+        raise UsageError(f"a version is empty; give each version, {EXAMPLES}")
     if repeated := repeated_in(words):
         raise UsageError(f"{repeated[0]}: appears twice; give each version once")
     if BARE.fullmatch(words[0]) and all(map(NUMBER.fullmatch, words[1:])):

@@ -85,6 +85,7 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
     finding, bad_version = issue.finding, issue.bad.cell.image.version
     size = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
     is_unsure = issue.good is None or issue.good.verdict.of(finding.metric).seen in ("blind", "suspect")
+    is_unsure = is_unsure or finding.kind == "bad_from_start"
     good = "" if issue.good is None or is_unsure else f" ({issue.good.cell.image.version} is good)"
     what = finding.variant.scenario.in_words(finding_words.symptom(finding.metric, finding.verdict), finding.metric)
     added = [each.on(issue.number) for each in added_to(issue.added)]

@@ -45,6 +45,7 @@ _MEASURES: Mapping[str, tuple[str, str, str]] = {
     "longer": ("longer", "shorter", "as long"),
     "more": ("more", "less", "as much"),
     "less": ("more", "less", "as much"),
+    "fewer": ("more", "fewer", "as many"),
     "higher": ("higher", "lower", "what it was"),
 }
 """The words after a share that is added, a share that is taken away, and a number of times, by the place in a verb."""
