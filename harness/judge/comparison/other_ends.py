@@ -1,5 +1,5 @@
-"""Finds the versions whose launches end well, but without what those of the older versions do: an end that Python sees,
-the same last line, files that they leave. Such a program may have stopped half-way.
+"""Finds the versions whose launches end well, but lack what all launches of the oldest version have: an end that the
+agent in the program sees, the last line, files on the disk. Such a program may have stopped half-way.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from itertools import pairwise, takewhile
 
 from harness.amounts import in_unit
 from harness.judge.comparison.level_rules import why_end_is_hidden
-from harness.judge.comparison.printed_lines import NOTABLE_LINES, is_luck, lines_of, log_lines_of, mask
+from harness.judge.comparison.printed_lines import LONGEST, NOTABLE_LINES, is_luck, lines_of, log_lines_of, mask
 from harness.model import Observed, Trial
 
 ASIDE = re.compile(r"\s|.*(?i:warn|deprecat)")
-"""A continued line or a warning, such as Python prints at its exit: no program ends with it."""
+"""A continued line or a warning, such as Python prints at its exit: it is not taken for the last line."""
+FIGURE = re.compile(r"(?<![\w#])-?#(?:[eE][-+]?#)?")
+"""A masked number with its sign and exponent, which may differ from launch to launch."""
 A_FILE_KIB = 4.0
 """What a file with content takes at least, as the agent counts it."""
 Has = Callable[[Trial], bool | None]
@@ -26,7 +28,7 @@ def other_ends(launches: Sequence[Sequence[Trial]]) -> Iterator[Observed]:
     """Yield, for each version of which no whole launch has what all of the oldest version have, what that is."""
     whole = [[trial for trial in own if trial.ran_to_its_end] for own in launches]
     found: dict[tuple[int, int, int], list[str]] = {}
-    for has, told in ((_ends_by_itself, lambda before, after: after.message), _last_line(whole), (_leaves, _told_left)):
+    for has, told in ((_end_is_seen_inside, lambda before, after: after.message), _last_line(whole), (_leaves, _told_left)):
         for before, after, last in _lost(whole, has):
             found.setdefault((before, after, last), []).append(told(whole[before][0], whole[after][0]))
     for (before, after, last), texts in sorted(found.items()):
@@ -46,33 +48,42 @@ def _lost(whole: Sequence[Sequence[Trial]], has: Has) -> Iterator[tuple[int, int
             yield before, after, list(takewhile(lambda place: seen[place] == {False}, later))[-1]
 
 
-def _ends_by_itself(trial: Trial) -> bool | None:
+def _end_is_seen_inside(trial: Trial) -> bool | None:
     """Return whether the agent in the program saw its end, and not only its supervisor from outside."""
     is_inside = "python" in (trial.facts.probes or ())
     return is_inside if trial.trace is not None and is_inside == bool(trial.trace.counts) else None
 
 
 def _last_line(whole: Sequence[Sequence[Trial]]) -> tuple[Has, Told]:
-    """Return whether a launch prints the line with which all launches of the oldest version end. One that ends with a
-    line that none prints beside it may say the same in other words."""
-    printed = {trial: log_lines_of(trial) for own in whole for trial in own}
-    ends = {_end_of(trial) for trial in next((own for own in whole if len(own) > 1), ())}
-    line = next(iter(ends)) if len(ends) == 1 else ""
+    """Return whether a launch prints the line with which all launches of the oldest version end. One that prints as
+    much as these, or ends with a line that none prints beside it, may say the same in other words."""
+    printed = {trial: {FIGURE.sub("#", line) for line in log_lines_of(trial)} for own in whole for trial in own}
+    ends = {trial: _end_of(trial) for trial in printed}
+    oldest = next(([ends[trial] for trial in own] for own in whole if len(own) > 1), [])
+    lines, most = {line for line, _ in oldest}, max((size for _, size in oldest), default=0)
+    line = next(iter(lines)) if len(lines) == 1 else ""
     known = {"", *(each for lines in printed.values() if line in lines for each in lines)}
 
     def has(trial: Trial) -> bool | None:
         if not line or line in printed[trial]:
             return True
-        return False if _end_of(trial) in known else None
+        last, size = ends[trial]
+        return False if last in known and size < most else None
 
     return has, lambda before, after: f"it no longer prints its last line, {line}"
 
 
-def _end_of(trial: Trial) -> str:
-    """Return the last line that is printed, masked; "" if there is none."""
-    lines = (line for text in reversed(trial.output.tail.splitlines()) for line in reversed(lines_of(text)) if line)
+def _end_of(trial: Trial) -> tuple[str, int]:
+    """Return the last line that is printed, masked, "" if there is none, and the size of the output up to it, in
+    bytes."""
     unlike = (ASIDE.match, *(like.search for like in NOTABLE_LINES.values()))
-    return next((mask(line) for line in lines if not any(is_like(line) for is_like in unlike)), "")
+    size = trial.output.bytes or len(trial.output.tail)
+    for text in reversed(trial.output.tail.splitlines()):
+        for line in reversed(lines_of(text)):
+            if line and not any(is_like(line) for is_like in unlike):
+                return FIGURE.sub("#", mask(line[:LONGEST])), size
+        size -= len(text) + 1
+    return "", size
 
 
 def _left_kib(trial: Trial) -> float | None:

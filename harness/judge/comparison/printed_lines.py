@@ -157,8 +157,9 @@ def _names_of(versions: Iterable[str]) -> re.Pattern[str]:
 
 
 def _is_own(text: str, version: str) -> bool:
-    """Return whether a number begins one in the name of a version: 1.26 of 1.26.4, 1 of app:1."""
-    return any(number.startswith(text) for number in NUMBER.findall(version))
+    """Return whether a number begins one in the name of a version, up to a dot: 1.26 of 1.26.4, 1 of app:1."""
+    numbers = NUMBER.findall(version)
+    return any(number.startswith(text) if "." in text else number.split(".")[0] == text for number in numbers)
 
 
 def is_of_version(name: str, launches: Sequence[Sequence[Trial]], versions: Sequence[str]) -> bool:
@@ -223,9 +224,10 @@ def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
 
     for at, (before, after) in enumerate(pairwise(places), 1):
         told = {form: text for form, text in compared(before, after).items() if text and not _is_luck(form, printed)}
-        for text in [*told.values()][:1]:
-            shows = [any(compared(after, place).get(form) == "" for form in told) for place in places[at:]]
-            last = places[at - 1 + len([*takewhile(bool, shows)])]
+        if told:
+            same = ({form for form, text in compared(after, place).items() if not text} for place in places[at:])
+            last = places[at - 1 + len([*takewhile(bool, (told.keys() & forms for forms in same))])]
+            text = next(iter(told.values()))
             yield Observed(signal="other_lines", before=before, after=after, last=last, text=text)
 
 
@@ -245,13 +247,13 @@ def _values(lines: Sequence[Line]) -> list[tuple[str, ...]]:
 
 
 def _is_luck(form: str, printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> bool:
-    """Return whether a result with two values, of which each launch takes either, may well have come out as here: the
-    same in all launches of each version with this form, but not in all versions."""
+    """Return whether the lines of this form may differ between versions by luck."""
     return is_luck([len(own) for own in printed if len(own) > 1 and form in own[0]])
 
 
 def is_luck(launches: Sequence[int]) -> bool:
-    """Return the same, by the number of launches of each version."""
+    """Return whether a result with two values, of which each launch takes either, may well have come out the same in
+    all launches of each version, but not in all versions. `launches`: how many each version has."""
     return 2.0 ** (len(launches) - sum(launches)) * (1 - 2.0 ** (1 - len(launches))) > LUCK
 
 

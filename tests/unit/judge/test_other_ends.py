@@ -30,6 +30,11 @@ def test_a_program_that_stops_before_its_last_line_is_told_in_every_version_that
     assert told([WHOLE] * 3, [WHOLE.replace("wrote", "saved")] * 3, [cut] * 3) == [(2, 2, text)]
 
 
+def test_a_long_last_line_is_missed_as_well() -> None:
+    """A summary as JSON is the usual last line, and only its first 300 characters are compared."""
+    assert len(told([f"{WHOLE}{list(range(200))}\n"] * 3, [WHOLE] * 3)) == 1
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -46,6 +51,10 @@ def test_a_program_that_stops_before_its_last_line_is_told_in_every_version_that
         ([f"{CUT}Exception ignored in: f\nTraceback (most recent call last):\n  File x\nOSError: no\n"] * 3, [CUT] * 3),
         ([f"{CUT}100%|####| 5/5 [00:01<00:00, 4.9it/s]\n"] * 3, [CUT] * 3),
         ([CUT] * 3, [WHOLE] * 3),
+        (["loss 0.1\nloss 9.98e-05\n"] * 3, ["loss 0.1\nloss 0.0001003\n"] * 3),
+        (["reward 1\nreward 3.1\n"] * 3, ["reward 1\nreward -0.2\n"] * 3),
+        (["epoch 1\nstop early at 1\n"] * 3, ["epoch 1\nepoch 2\nepoch 3\n"] * 3),  # it goes on
+        (["epoch 1 *\nepoch 2\n"] * 3, ["epoch 1 *\nepoch 2 *\n"] * 3),
     ],
 )
 def test_a_healthy_program_is_not_accused_of_its_last_line(old: Sequence[str], new: Sequence[str]) -> None:
