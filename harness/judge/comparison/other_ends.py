@@ -28,7 +28,11 @@ def other_ends(launches: Sequence[Sequence[Trial]]) -> Iterator[Observed]:
     """Yield, for each version of which no whole launch has what all of the oldest version have, what that is."""
     whole = [[trial for trial in own if trial.ran_to_its_end] for own in launches]
     found: dict[tuple[int, int, int], list[str]] = {}
-    for has, told in ((_end_is_seen_inside, lambda before, after: after.message), _last_line(whole), (_leaves, _told_left)):
+    for has, told in (
+        (_end_is_seen_inside, lambda before, after: after.message),
+        _last_line(whole),
+        (_leaves, _told_left),
+    ):
         for before, after, last in _lost(whole, has):
             found.setdefault((before, after, last), []).append(told(whole[before][0], whole[after][0]))
     for (before, after, last), texts in sorted(found.items()):

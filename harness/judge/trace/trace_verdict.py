@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.amounts import general
 from harness.judge.trace.growth import LEAST_ROWS, GrowingColumn, SampledSeries, grows
-from harness.judge.trace.memory_layer import FLAT_SHARE, WRAP_KIB, heap_layer_of, late_rate, layer_of
+from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, late_rate, layer_of
 from harness.judge.trace.samples import (
     even_rows,
     last_pace,
@@ -86,7 +86,7 @@ report processes, also includes what the pool has reserved and what the driver h
 HEAP_ALONE = "RSS alone does not show it: the growth fills memory that was free, or garbage hides it"
 GIVEN_BACK = 0.5
 """Minimum share of the growth between two looks that gc.collect must free if reference cycles cause it."""
-APART = 0.125
+LEAST_DISTANCE = 0.125
 """Least distance of a look from the one before, as a share of its own step."""
 BLOCK_KIB = 0.5
 """Largest block of Python's own allocator: what is larger comes from the C heap."""
@@ -120,8 +120,7 @@ def judge_column(
         return growth
     if column.before:
         is_freed = _given_back(trace, name, column.before, limit=limit) or (
-            name == "rss_kib"
-            and (_stays_with_allocator(trace, limit=limit) or _stays_in_arenas(trace, limit=limit, rate=growth.rate))
+            name == "rss_kib" and (_stays_with_allocator(trace, limit=limit) or _stays_in_arenas(trace, limit=limit))
         )
     else:
         kept = last_pace(trace.looks, name)
@@ -145,10 +144,10 @@ def _stays_with_allocator(trace: Trace, *, limit: float) -> bool:
     return not is_kept and _given_back(trace, "heap_kib", "heap_before_kib", limit=limit)
 
 
-def _stays_in_arenas(trace: Trace, *, limit: float, rate: float) -> bool:
+def _stays_in_arenas(trace: Trace, *, limit: float) -> bool:
     """Return whether gc.collect freed the growth of resident memory, which Python's own arenas keep: the blocks that it
-    freed could hold it, the C heap does not grow, and hardly any of it came while there were fewer blocks than before,
-    when new objects took the places of those that were freed.
+    freed could hold it, the C heap does not grow, and less than the limit of it came while there were fewer blocks than
+    before, when new objects took the places of those that were freed.
     """
     resident, blocks, step = trace.column("rss_kib"), trace.column("blocks"), trace.step
     if resident is None or blocks is None or not _given_back(trace, "blocks", "blocks_before", limit=limit / BLOCK_KIB):
@@ -157,8 +156,8 @@ def _stays_in_arenas(trace: Trace, *, limit: float, rate: float) -> bool:
     resident, blocks, step = resident[both], blocks[both], step[both]
     reuses = blocks[1:] < np.maximum.accumulate(blocks)[1:]
     freed = max((look.of("blocks_before") or 0.0) - (look.of("blocks") or 0.0) for look in trace.looks)
-    besides = max(limit, FLAT_SHARE * rate) * np.diff(step)[reuses].sum()
-    heap = min(paces_at(trace.looks, "heap_kib", fewest=2, most=3), default=0.0)
+    besides = limit * np.diff(step)[reuses].sum()
+    heap = min(paces_at(trace.looks, "heap_kib", fewest=2, most=3), default=math.inf)
     is_explained = heap < limit and resident[-1] - resident[0] <= BLOCK_KIB * freed
     return bool(is_explained and np.diff(resident)[reuses].sum() < besides)
 
@@ -177,7 +176,7 @@ def _given_back(trace: Trace, name: str, before: str, *, limit: float) -> bool:
     when a program ends by itself, finds no garbage, and is left out.
     """
     apart = ((look, look.step - last.step) for last, look in pairwise((Look(step=0), *trace.looks)))
-    looks = [look for look, steps in apart if steps >= APART * look.step]
+    looks = [look for look, steps in apart if steps >= LEAST_DISTANCE * look.step]
     both = [(look.step, look.of(before), look.of(name)) for look in looks]
     measured = [(step, full, left) for step, full, left in both if full is not None and left is not None]
     if len(measured) < 2:

@@ -196,21 +196,31 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
 
 
 def killed_alone(run: CellRun, row: Sequence[CellRun]) -> list[Trial]:
-    """Return the launches of a version as crashes, in their run too, if SIGKILL ended each of TRIES or more, and no
-    launch of the other versions of its `row`, of which at least two ran: what kills from outside chooses no version.
+    """Return the launches of a version that count as crashes from now on, in their run, too: SIGKILL ended each of
+    TRIES or more, as it did all launches or none of each other version of its `row`. What kills from outside chooses a
+    time but no version, so at least two launches must have been measured meanwhile.
     """
-    others = [trial for other in row if other is not run for trial in other.trials]
-    is_alone = sum(trial.measured for trial in others) > 1 and not any(map(_was_killed, others))
-    if len(run.trials) < TRIES or not is_alone or not all(map(_was_killed, run.trials)):
+    killed = [[_was_killed(trial) for trial in other.trials] for other in row]
+    spared = [other for other, own in zip(row, killed, strict=True) if not any(own)]
+    if len(run.trials) < TRIES or run in spared or not all(any(own) == all(own) for own in killed if own):
         return []
-    why = f"so did all {len(run.trials)} launches of this version, and none of another"
-    run.trials[:] = [replace(trial, end="crash", message=f"{trial.message}; {why}") for trial in run.trials]
-    run.problem, run.failures = "", 0
-    return list(run.trials)
+    first = run.trials[0]
+    beside = [trial for other in spared for trial in other.measured if trial.run == first.run]
+    if sum(trial.started > first.started for trial in beside) < 2:
+        return []
+    why = f"all {len(run.trials)} launches of this version ended so, but not those of all versions"
+    changed = [
+        replace(trial, end="crash", message=f"{trial.message}; {why}") for trial in run.trials if not trial.measured
+    ]
+    for trial in changed:
+        run.trials[trial.number - 1] = trial
+    if changed:
+        run.problem, run.failures = "", 0
+    return changed
 
 
 def _was_killed(trial: Trial) -> bool:
-    return trial.end == "infrastructure" and trial.failure.signal == signal.SIGKILL
+    return trial.failure.signal == signal.SIGKILL and trial.end in ("infrastructure", "crash")
 
 
 # ---------------------------------------------------------------- launches in slices

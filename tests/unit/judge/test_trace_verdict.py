@@ -186,17 +186,24 @@ def test_garbage_that_the_allocator_keeps_resident_is_no_leak(trimmed, verdict):
 
 
 @pytest.mark.parametrize(
-    ("mapped_kib", "kept", "heap_kib", "verdict"),
-    [(0.0, 0.1, 0.0, "plateau"), (2.0, 0.1, 0.0, "leak"), (0.0, 4.0, 0.0, "leak"), (0.0, 0.1, 1.0, "leak")],
-    ids=["garbage", "and mapped memory", "and objects", "and C heap"],
+    ("mapped_kib", "kept", "heap_kib", "garbage", "verdict"),
+    [
+        (0.0, 0.1, 0.0, 60.0, "plateau"),
+        (0.0, 0.1, 0.0, 1200.0, "plateau"),
+        (2.0, 0.1, 0.0, 60.0, "leak"),
+        (2.0, 0.1, 0.0, 1200.0, "leak"),
+        (0.0, 4.0, 0.0, 60.0, "leak"),
+        (0.0, 0.1, 1.0, 60.0, "leak"),
+    ],
+    ids=["garbage", "much of it", "and mapped memory", "much of it, and mapped memory", "and objects", "and C heap"],
 )
-def test_garbage_whose_arenas_stay_resident_is_no_leak(mapped_kib, kept, heap_kib, verdict):
+def test_garbage_whose_arenas_stay_resident_is_no_leak(mapped_kib, kept, heap_kib, garbage, verdict):
     """A version that only collects later was said to leak 5.2 KiB a step, `python objects`. The arenas are taken while
     there are more blocks than ever before; what else is lost each step is a leak. The program ends by itself two steps
     after its last look but one."""
     ends = np.array([250, 500, 1000, 2000, 3998, 4000])
     since = np.array([0, *ends[:-1]])[np.searchsorted(ends, STEP)]
-    blocks = 40_000 + 60.0 * (STEP - since) + kept * STEP
+    blocks = 40_000 + garbage * (STEP - since) + kept * STEP
     rss = 80_000 + 0.1 * np.maximum.accumulate(blocks - 40_000) + (mapped_kib + heap_kib) * STEP
     trace = trace_of(np.round(rss / 4) * 4)
     looks = tuple(

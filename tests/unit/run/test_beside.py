@@ -193,37 +193,56 @@ def test_another_failure_alone_proves_nothing_of_the_first() -> None:
     assert [each.end for each in run.trials] == ["infrastructure", "crash"]
 
 
-def killed(number: int = 1) -> Trial:
-    return replace(trial(number, end="infrastructure"), failure=Failure(signal=signal.SIGKILL))
+def at(second: int, *, is_killed: bool = False, run: str = "r") -> Trial:
+    """Return a launch of this second, with the number of its third: second 7 is launch 3 of three that take turns."""
+    made = replace(trial(1 + second // 3), run=run, started=f"2026-01-01T00:00:{second:02}")
+    return replace(made, end="infrastructure", failure=Failure(signal=signal.SIGKILL)) if is_killed else made
+
+
+def row_of(*versions: list[Trial]) -> list[CellRun]:
+    return [CellRun(cell=cell(), trials=list(trials)) for trials in versions]
+
+
+GOOD, KILLED = [at(1), at(4), at(7)], [at(second, is_killed=True) for second in (0, 3, 6)]
 
 
 def test_a_version_whose_every_launch_is_killed_is_bad() -> None:
     """A certain fault was never named: a program that ends itself by SIGKILL looked like one that others kill."""
-    run, good = CellRun(cell=cell(), problem="why", failures=3), CellRun(cell=cell(), trials=[trial(1), trial(2)])
-    run.trials += [killed(1), killed(2)]
-    assert not killed_alone(run, [good, run])
-    run.trials.append(killed(3))
-    assert killed_alone(run, [good, run]) == run.trials
-    assert [each.end for each in run.measured] == ["crash"] * 3
-    assert run.runnable
-    assert not killed_alone(run, [good, run])
+    good, bad = row_of(GOOD, KILLED[:2])
+    assert not killed_alone(bad, [good, bad])
+    bad.trials.append(KILLED[2])
+    bad.problem = "why"
+    assert killed_alone(bad, [good, bad]) == bad.trials
+    assert [each.end for each in bad.measured] == ["crash"] * 3
+    assert bad.runnable
+    assert not killed_alone(bad, [good, bad])
+    bad.trials.append(at(9, is_killed=True))
+    assert [each.number for each in killed_alone(bad, [good, bad])] == [4]
+
+
+def test_two_versions_that_are_always_killed_are_both_bad() -> None:
+    good, bad, newer = row_of(GOOD, KILLED, [at(second, is_killed=True) for second in (2, 5, 8)])
+    row = [good, bad, newer]
+    assert [len(killed_alone(each, row)) for each in row] == [0, 3, 3]
 
 
 @pytest.mark.parametrize(
-    ("others", "last"),
+    ("others", "own"),
     [
-        ([trial(1), trial(2), killed(3)], killed(3)),
-        ([trial(1)], killed(3)),
-        ([], killed(3)),
-        ([trial(1), trial(2)], trial(3, end="infrastructure")),
-        ([trial(1), trial(2)], trial(3)),
+        ([*GOOD, at(9, is_killed=True)], KILLED),
+        (GOOD[:1], KILLED),
+        ([], KILLED),
+        ([replace(each, started="2025") for each in GOOD], KILLED),
+        ([replace(each, run="q") for each in GOOD], KILLED),
+        (GOOD, [*KILLED[:2], trial(3, end="infrastructure")]),
+        (GOOD, [*KILLED[:2], trial(3)]),
     ],
-    ids=["another version was killed", "too few others", "no other", "another problem", "one ended well"],
+    ids=["another is at times", "too few others", "no other", "before", "another run", "another problem", "one is not"],
 )
-def test_what_kills_others_too_accuses_no_version(others: list[Trial], last: Trial) -> None:
+def test_what_kills_others_too_accuses_no_version(others: list[Trial], own: list[Trial]) -> None:
     """A machine whose memory runs out, or a colleague who kills the wrong process, would make a good version bad."""
-    run = CellRun(cell=cell(), trials=[killed(1), killed(2), last])
-    assert not killed_alone(run, [run, CellRun(cell=cell(), trials=others)])
+    run, other = row_of(own, others)
+    assert not killed_alone(run, [run, other])
     assert {each.end for each in run.trials[:2]} == {"infrastructure"}
 
 
