@@ -120,8 +120,9 @@ class FindingBox:
         if self._is_failure:
             every = [self.telling, *self.fault.episodes]
             own = list(map(_said, self._entries([(episode, _sides(episode)[0]) for episode in every])))
-            ways = len({re.sub(r"\d+", "#", each) for each in own if each})
-            said = f"{f'in {ways:,} ways: ' if ways > 1 else ''}{next(iter(own), '')}"
+            others = len({re.sub(r"\d+", "#", each) for each in own if each}) - 1
+            said = next(filter(None, own), "")
+            said += f" (and in {amounts.count(others, 'other way')})" if others > 0 else ""
         return "; ".join(filter(None, (shown, said, self._doubt() and "provisional", evidence)))
 
     @property

@@ -597,10 +597,10 @@ def observing(names: Sequence[str], **fields: Any) -> RunResult:
     return replace(result, observations=(seen,), **fields)
 
 
-@pytest.mark.parametrize(("names", "good"), [(["1.15", "1.16"], "both"), (["1.15", "1.16", "1.17"], "all 3")])
+@pytest.mark.parametrize(("names", "good"), [(["1.15", "1.16"], "cell is"), (["1.15", "1.16", "1.17"], "2 cells are")])
 def test_what_is_to_be_looked_at_comes_before_what_is_good(names: Sequence[str], good: str) -> None:
     """`All 2 cells are good, with 1 thing to look at` hid the thing."""
-    told = f"six {names[-1]} ends in another way: it leaves nothing on the disk. Otherwise, {good} cells are good."
+    told = f"six {names[-1]} ends in another way: it leaves nothing on the disk. The other {good} good."
     assert headline.sentence(observing(names)) == told
 
 
@@ -680,8 +680,10 @@ def test_launches_that_were_killed_from_outside_are_no_evidence() -> None:
     assert CellRun(cell=cell, trials=trials, problem="killed from outside").result.verdict.trials == 0
 
 
-@pytest.mark.parametrize(("suspects", "told"), [(3, "1.0 seems bad like all versions"), (1, "1.2 seems bad first")])
-def test_growth_that_all_versions_have_accuses_none(suspects: int, told: str) -> None:
+@pytest.mark.parametrize(
+    ("suspects", "told"), [(3, "1.0 seems bad, like all other versions"), (1, "1.2 seems bad first")]
+)
+def test_growth_that_all_versions_have_is_said_to_be_in_all(suspects: int, told: str) -> None:
     """A cache that filled alike in all versions was headlined as `1.0 seems bad`."""
     names = ["1.0", "1.1", "1.2"]
 

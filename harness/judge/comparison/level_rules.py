@@ -140,9 +140,13 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     if name not in OF_ALL_STEPS:
         return kept
     longer = at_least(shared_steps(kept), kept)
+    if longer == kept:
+        return kept
     early, late = rule.prepare(kept), rule.prepare(longer)
-    pairs = [[(early(trial) or NOTHING, late(trial) or NOTHING) for trial in version] for version in longer if version]
-    rises = [float(np.median([after / before for before, after in own])) for own in pairs]
+    pairs = [
+        [(before, after) for trial in own if (before := early(trial)) and (after := late(trial))] for own in longer
+    ]
+    rises = [float(np.median([after / before for before, after in own])) for own in pairs if own]
     return longer if max(rises, default=0.0) > COMES_LATE * min(rises, default=0.0) else kept
 
 

@@ -10,7 +10,18 @@ from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, Observation, R
 from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.names import at_most, lane_text, params_text, row_key, side_of, some_of, together, variant_text
+from harness.report.text.names import (
+    at_most,
+    cell_key,
+    lane_text,
+    notable_cells,
+    params_text,
+    row_key,
+    side_of,
+    some_of,
+    together,
+    variant_text,
+)
 from harness.report.text.signal_words import is_needless, looks_bad_because, tone
 
 _MOST = 3
@@ -27,9 +38,13 @@ def lines(result: RunResult) -> list[str]:
         return ["Only the first launches of `harness try` are here, and the versions were not compared."]
     looks = [f"{text}." for text in at_most(to_look_at(result), _MOST)]
     if looks and (result.verdict == "ok" or (result.verdict == "inconclusive" and not _open(result))):
-        every, good = len(result.cells), sum(tone(entry.verdict.verdict) == "good" for entry in result.cells)
-        cells = amounts.every(every, "cell") if good == every else f"{good:,} of {amounts.count(every, 'cell')}"
-        return [*looks, f"Otherwise, {cells} {'is' if good == every == 1 else 'are'} good."]
+        good, notable = (
+            (entry for entry in result.cells if tone(entry.verdict.verdict) == "good"),
+            notable_cells(result),
+        )
+        other = sum(cell_key(entry.cell) not in notable for entry in good)
+        rest = f"other {amounts.count(other, 'cell')} are" if other > 1 else "other cell is"
+        return [*looks, *([f"The {rest} good."] if other else [])]
     if result.verdict not in ("regression", "interrupted", "running") or not result.attribution:
         return [*looks, _SENTENCES[result.verdict](result)]
     worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
@@ -118,8 +133,8 @@ def _open(result: RunResult) -> bool:
     return "unsure" in states or any(entry.stopped for entry in result.cells)
 
 
-def _all_failed(failed: Sequence[CellResult]) -> str:
-    """Return how versions fail, of which none can be compared: each reason once, with its versions."""
+def _all_failed(failed: Sequence[CellResult], result: RunResult) -> str:
+    """Return how the versions fail, none of which can be compared: each reason once, with its versions."""
     told = grouped(
         ((plain(each.cell.image.series), each.verdict.why), version(each.cell.image.version)) for each in failed
     )
@@ -128,12 +143,13 @@ def _all_failed(failed: Sequence[CellResult]) -> str:
         for (name, why), own in told.items()
     ]
     how = "alike" if len({why for _, why in told}) == 1 else "though not alike"
-    return f"Nothing could be compared: every version fails, {how}. {'; '.join(at_most(ways, _MOST))}."
+    which = "every version" if len(failed) == len(result.cells) else "every version that ran"
+    return f"Nothing could be compared: {which} fails, {how}. {'; '.join(at_most(ways, _MOST))}."
 
 
 def _inconclusive(result: RunResult) -> str:
     if failed := [entry for entry in result.cells if _is_untested(entry) and entry.verdict.trials]:
-        return _all_failed(failed)
+        return _all_failed(failed, result)
     unsure = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in UNSURE]
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
     early = sum(entry.verdict.provisional for entry in result.cells)
@@ -242,7 +258,7 @@ def _seems_bad(cells: Sequence[CellResult], number: int) -> str:
     measured = [other.verdict.verdict for other in cells if other.verdict.trials]
     seems = "may be bad" if _may_be_none(entry) else "seems bad"
     if len(measured) > 1 and set(measured) == {"suspect"}:
-        seems += " like all versions"
+        seems += ", like all other versions"
     elif not _may_be_none(entry) and before is not None and before.verdict.verdict in GOOD:
         seems += " first"
     cell, launches = entry.cell, f"; {amounts.count(entry.verdict.trials, 'launch')}"
