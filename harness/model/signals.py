@@ -305,7 +305,7 @@ _TABLE = (
     Signal(
         name="other_end", kind="observation", group="values", title="other end", noun="another end",
         verb="ends in another way", unit="launches",
-        help="a program that ends well, but without the last line or the files of all older versions, or by os._exit before a step",
+        help="a program that ends well, but without the last line or files of older versions, or by os._exit",
     ),
     Signal(
         name="deprecated", kind="observation", group="values", title="deprecated", noun="a new notice of removal",

@@ -101,8 +101,8 @@ def _totals(result: RunResult) -> str:
     """Return `12 cells: 6 good, 4 worse than before, 2 bad; 36 launches and 3 A/A replicates in 3 min; seed 7`.
 
     `worse than before`: the cell's verdict is good, but a level such as step time or peak memory got worse.
-    `partly undecided`: good, but some signal could not be decided; `to look at`: good, but with an observation that nobody
-    should miss. The seed determines the launch order, for `--seed`.
+    `partly undecided`: good, but some signal could not be decided; `to look at`: good, but with an observation that
+    nobody should miss. The seed determines the launch order, for `--seed`.
     """
     notable = notable_cells(result)
     counted = Counter(_counted_as(entry, is_notable=cell_key(entry.cell) in notable) for entry in result.cells)

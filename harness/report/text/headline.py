@@ -38,10 +38,7 @@ def lines(result: RunResult) -> list[str]:
         return ["Only the first launches of `harness try` are here, and the versions were not compared."]
     looks = [f"{text}." for text in at_most(to_look_at(result), _MOST)]
     if looks and (result.verdict == "ok" or (result.verdict == "inconclusive" and not _open(result))):
-        good, notable = (
-            (entry for entry in result.cells if tone(entry.verdict.verdict) == "good"),
-            notable_cells(result),
-        )
+        good, notable = [each for each in result.cells if tone(each.verdict.verdict) == "good"], notable_cells(result)
         other = sum(cell_key(entry.cell) not in notable for entry in good)
         rest = f"other {amounts.count(other, 'cell')} are" if other > 1 else "other cell is"
         return [*looks, *([f"The {rest} good."] if other else [])]
