@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from harness.agent.result_names import IS_EARLIER, is_error, is_measure
 from harness.amounts import count, general, number
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
+from harness.judge.comparison.printed_lines import is_luck
 from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
 from harness.judge.history.changepoints import find_levels, lay_out, least_found
@@ -253,10 +254,14 @@ class _Metric:
         return {trial: _rows(trial, self.name, last=reached) for trial in version if last_step(trial.trace) >= reached}
 
     @cached_property
-    def known(self) -> Sequence[Sequence[Floats]]:
+    def having(self) -> Sequence[Mapping[Trial, Floats]]:
         """Return the `long_rows` that have a number, and those of A/A replicates."""
         both = [{**own, **self._long(again)} for own, again in zip(self.long_rows, self.again, strict=True)]
-        return [[values for values in each.values() if np.isfinite(values).any()] for each in both]
+        return [{trial: values for trial, values in each.items() if np.isfinite(values).any()} for each in both]
+
+    @cached_property
+    def known(self) -> Sequence[Sequence[Floats]]:
+        return [[*own.values()] for own in self.having]
 
     @cached_property
     def exact(self) -> Sequence[Floats | None]:
@@ -361,6 +366,8 @@ class _Metric:
         else:
             known = {at: own for at, own in enumerate(exact) if own is not None and not self._is_other(at)}
             changes, observed = self._of_exact(known)
+        some = [one for one in self._in_some_steps() if not any(one.after == each.after for each in changes)]
+        observed = [*some, *(one for one in observed if not any(one.after == each.after for each in some))]
         is_late = any(change.verdict == "late" for change in changes)
         figure, rows = (
             (late_value if is_late else usual_value),
@@ -480,6 +487,32 @@ class _Metric:
             if old != new and not vanished[after]:
                 text = f"{self.name} is new" if new else f"{self.name} is gone"
                 yield Observed(signal=self.signal, before=before, after=after, text=text)
+
+    def _in_some_steps(self) -> Iterator[Observed]:
+        """Yield where a result that was the same in all steps of all launches of all versions before is another one, or
+        missing, in some steps of all launches, but not where it comes by chance. Requests that failed do not count."""
+        is_judged = worse_if(self.name) and not self._is_package if self.limit is None else self.limit.rule == "equal"
+        answers = {place: list(map(_answers, own, own.values())) for place, own in enumerate(self.having) if own}
+        if not is_judged or IS_EARLIER.search(self.name) or is_luck(list(map(len, answers.values()))):
+            return
+        usual = {place: usual_value(np.concatenate(own)) for place, own in answers.items()}
+        least = LAST_DIGITS * self.largest
+        strays = {
+            place: [each[~(np.abs(each - usual[place]) <= least)] for each in answers[place]] for place in answers
+        }
+        shows = {place: {len(each) > 0 for each in own} for place, own in strays.items()}
+        after = next((place for place in shows if True in shows[place]), -1)
+        before = max((place for place in shows if place < after), default=-1)
+        if before < 0 or {True, False} in shows.values() or abs(usual[after] - usual[before]) > least:
+            return
+        last = [*takewhile(lambda place: True in shows[place], (place for place in shows if place >= after))][-1]
+        every = np.concatenate(strays[after])
+        others = every[np.isfinite(every)]
+        told = dict.fromkeys(general(value, 6) for value in (others.min(), others.max())) if len(others) else ()
+        what = f"{' to '.join(told)} instead of {general(usual[after], 6)}" if told else "is missing"
+        share = (len(others) or len(every)) / sum(map(len, answers[after]))
+        text = f"{self.name} {what} in {general(100 * share, 2)} % of its steps"
+        yield Observed(signal=OTHER_RESULT, before=before, after=after, last=last, text=text)
 
     def _observed(self, before: int, after: int, old: float, new: float, *, last: int | None = None) -> Observed:
         """Return a change that is no finding; up to the version `last`, if that is known, it is another result."""
@@ -672,7 +705,7 @@ class _Metric:
     def _undecided(self, plain: SignalVerdict, old: Floats | None, new: Floats | None) -> SignalVerdict:
         """Return the verdict on an exact value that is another one, but not worse by the usual limits. The limit that
         is named is at most half the change, so that this is a finding, or accepted if it is better."""
-        if plain.seen != "good" or self.rule is None or old is None or new is None:
+        if plain.seen != "good" or self.limit or self.rule is None or old is None or new is None:
             return plain
         change = relative(*(usual_value(self._sized(values)) for values in (old, new)))
         limit = min(100 * abs(change) / 2, MOST_ASKED) or 1.0
@@ -726,6 +759,12 @@ def _rows(trial: Trial, name: str, *, last: float) -> Floats:
     if not _has_steps(trial) or math.isinf(last):
         return values[np.isfinite(values)][-1:]
     return values[: int(np.searchsorted(trial.trace.step, last, side="right"))]
+
+
+def _answers(trial: Trial, values: Floats) -> Floats:
+    """Return the numbers without those of requests that failed, which have none."""
+    failed = None if trial.trace is None else trial.trace.column("failed")
+    return values if failed is None else values[~(failed[: len(values)] > 0)]
 
 
 def _are_same(every: Sequence[Floats]) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.history.returned_values import NOISY_LIMIT, Values, differs_at_its_end, judge_values
+from harness.judge.history.returned_values import NOISY_LIMIT, OTHER_RESULT, Values, differs_at_its_end, judge_values
 from harness.judge.history.transitions import exact_interval, exact_p
 from harness.judge.trace.samples import prefix
 from harness.model import Limits, MetricLimit, Trial
@@ -171,6 +171,61 @@ def test_a_step_without_the_number_is_no_other_number() -> None:
     found = judged(trials)
     assert (found.changes, found.observed) == ((), ())
     assert [one.seen for one in found.seen] == ["good", "good"]
+
+
+def answering(
+    *odd: float | None, launches: int = 3, every: int = 50, shift: int = 0, failed: bool = False
+) -> list[list[Trial]]:
+    """Return versions whose steps all return 42, but for an `odd` number, or NaN, in some steps of a version. `shift`:
+    these steps are others in each launch; `failed`: they are requests that failed."""
+    trials = [[trial_of(number, steps=ROWS, seed=place) for number in range(launches)] for place in range(len(odd))]
+    for version, value in zip(trials, odd, strict=True):
+        for number, trial in enumerate(version):
+            assert trial.trace is not None
+            trial.trace.columns["loss"], trial.trace.columns["failed"] = np.full(ROWS, 42.0), np.zeros(ROWS)
+            if value is not None:
+                trial.trace.columns["loss"][40 + number * shift :: every] = value
+                trial.trace.columns["failed"][40 + number * shift :: every] = failed
+    return trials
+
+
+@pytest.mark.parametrize("shift", [0, 3])
+@pytest.mark.parametrize(("odd", "text"), [(7.0, "loss 7 instead of 42"), (np.nan, "loss is missing")])
+def test_a_result_that_is_another_one_in_some_steps_is_told_first(odd: float, text: str, *, shift: int) -> None:
+    """A server that answered wrongly in 1 of 50 requests, or not at all, was good: "Nothing bad"."""
+    found = judged(answering(None, None, odd, odd, None, shift=shift))
+    told = [one for one in found.observed if one.signal == OTHER_RESULT]
+    assert [(one.before, one.after, one.last, one.text) for one in told] == [(1, 2, 3, f"{text} in 2 % of its steps")]
+    assert not any("some steps" in one.text and one.after == 2 for one in found.observed)
+    asked = judged(answering(None, odd, shift=shift), limit("equal"))
+    assert [*asked.changes, *(one for one in asked.observed if one.signal == OTHER_RESULT)], "a finding, or told first"
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        answering(np.nan, np.nan, every=40),
+        answering(7.0, 7.0, shift=3),
+        answering(7.0, None, 7.0),
+        answering(None, np.nan, shift=3, failed=True),
+        answering(None, np.nan, launches=2),
+        [*answering(None, None), [*answering(7.0)[0][:2], *answering(None)[0][:1]]],
+        answering(None, 42.0 + 1e-9),
+    ],
+)
+def test_a_result_that_varied_before_failed_or_came_by_chance_in_some_steps_accuses_nobody(
+    trials: list[list[Trial]],
+) -> None:
+    assert not any(one.signal == OTHER_RESULT for one in judged(trials).observed)
+
+
+def test_a_result_that_varies_along_the_steps_may_be_missing_in_some() -> None:
+    """How often a number is printed, as beside a progress bar, may depend on the time."""
+    trials = versions([1.0, 1.0])
+    for trial in trials[1]:
+        assert trial.trace is not None
+        trial.trace.columns["loss"][49::50] = np.nan
+    assert judged(trials).observed == ()
 
 
 def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
