@@ -196,14 +196,16 @@ SHOWN = 70
 """Characters of each of two lines that are told."""
 LUCK = 0.05
 """Largest probability that a result which varies seems to differ between versions."""
-Line = tuple[str, tuple[str, ...]]
-"""A line, which is shown, and its values, which are compared: the time that a logger prints before it is none."""
+Line = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""A line, which is shown; its values, which are compared: the time that a logger prints before it is none; and those of
+its numbers that are judged by their names."""
 
 
 def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) -> Iterator[Observed]:
     """Yield, for each version, the first line that all its whole launches print differently than all those of the
-    version before. Forms whose values differ between launches of any version are left out: they come by chance. The
-    order of lines is ignored if it differs between launches, as that of threads does."""
+    version before. Forms whose values differ between launches of any version are left out: they come by chance; so are
+    those of which numbers differ that are judged by their names. The order of lines is ignored if it differs between
+    launches, as that of threads does."""
     names = _names_of(versions)
     printed = [[_by_form(trial, names) for trial in own if trial.ran_to_its_end] for own in launches]
     for form in _varying(printed):
@@ -216,9 +218,11 @@ def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
         """Return what is told of each form that both versions have, by form; "" if its lines are the same."""
         old, new, both = printed[before][0], printed[after][0], (versions[before], versions[after])
         alike = [form for form in old if form not in varying and _is_alike(form, old[form], new.get(form, ()))]
-        pairs = {form: zip(old[form], new[form], strict=True) for form in alike}
+        pairs = {form: list(zip(old[form], new[form], strict=True)) for form in alike}
         return {
-            form: next((_told(one, other) for (one, a), (other, b) in each if _differ(a, b, both)), "")
+            form: next((_told(a[0], b[0]) for a, b in each if _differ(a[1], b[1], both)), "")
+            if all(a[2] == b[2] for a, b in each)
+            else ""
             for form, each in pairs.items()
         }
 
@@ -243,7 +247,7 @@ def _varying(printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> set[str]:
 
 
 def _values(lines: Sequence[Line]) -> list[tuple[str, ...]]:
-    return [values for _, values in lines]
+    return [values for _, values, _ in lines]
 
 
 def _is_luck(form: str, printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> bool:
@@ -275,15 +279,17 @@ def _cut(line: str, place: int) -> str:
 
 
 def _by_form(trial: Trial, names: re.Pattern[str]) -> dict[str, list[Line]]:
-    """Return the lines, by form, without those that tell of resources or of numbers that are judged by their names.
-    The `names` of versions count as equal."""
+    """Return the lines, by form, without those that tell of resources. The `names` of versions count as equal."""
     metrics = {} if trial.trace is None else trial.trace.metrics
     judged = {word for name in metrics for word in WORD.findall(name.lower())}
+    first = re.compile(rf"(?i)(?<![^\W_])(?:{'|'.join(map(re.escape, judged))})(?![^\W_])\D*?(-?\d[\d.,eE+-]*)")
     found: dict[str, list[Line]] = {}
     for line in _printed_lines(trial):
-        words, form, values = _parsed(names.sub("_", line.strip()[:LONGEST]))
-        if words and not words & judged:
-            found.setdefault(form, []).append((line.strip(), values))
+        own = names.sub("_", line.strip()[:LONGEST])
+        words, form, values = _parsed(own)
+        named = tuple(first.findall(own)) if words & judged else ()
+        if words and (named or not words & judged):
+            found.setdefault(form, []).append((line.strip(), values, named))
     return found
 
 

@@ -254,6 +254,42 @@ def test_a_result_without_a_name_that_all_launches_print_otherwise_is_told(
     assert not found(same[:2], other[:2]), "one of eight results with two values comes out so"
 
 
+def named(name: str, value: float, *texts: str) -> list[Trial]:
+    """Return launches that printed these texts, in which one number was read by its name."""
+    trace = trial_of(end="completed").trace
+    assert trace is not None
+    columns = {**trace.columns, name: np.full(len(trace.step), value)}
+    return [replace(trial, trace=replace(trace, columns=columns)) for trial in whole_runs(*texts)]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("cls_a", ["cls_a  0.90 0.80"], ["cls_a  0.90 0.60"], True),
+        ("loss", ["loss 0.90 (0.80)"], ["loss 0.90 (0.60)"], True),
+        ("weights", ["weights: 0.1 0.80 0.3"], ["weights: 0.1 0.60 0.3"], True),
+        ("loss", ["loss -0.90 (0.80)"], ["loss 0.90 (0.60)"], False),
+        ("loss", ["1 loss 0.90 (0.90)", "2 loss 0.50 (0.70)"], ["1 loss 0.90 (0.90)", "2 loss 0.52 (0.71)"], False),
+        ("loss", ["1 loss 0.90 (0.90)", "2 loss 0.50 (0.70)"], ["1 loss 0.90 (0.80)", "2 loss 0.52 (0.66)"], False),
+        ("loss", ["loss (a mean of it) 0.90"], ["loss (a mean of it) 0.80"], False),
+        ("loss", ["loss 0.90 (0.80) in 12 s"], ["loss 0.90 (0.60) in 14 s"], False),
+        ("accuracy", ["Accuracy: 9800/10000 (98%)"], ["Accuracy: 9810/10000 (99%)"], False),
+    ],
+)
+def test_another_number_on_the_line_of_one_that_is_judged_by_its_name_is_told(
+    name: str, old: list[str], new: list[str], *, told: bool
+) -> None:
+    """The usual line of an average, `loss 0.90 (0.80)`, was skipped, as its first number is judged. Where that differs,
+    it is what is told, and the others follow it."""
+
+    def found(*launches: list[str]) -> list[str]:
+        sides = [named(name, 0.9, *("\n".join(lines) for lines in each)) for each in (launches[:3], launches[3:])]
+        return [each.text for each in other_lines(sides, ["1", "2"])]
+
+    assert bool(found(old, old, old, new, new, new)) is told
+    assert not found(old, new, old, new, new, new), "it comes by chance"
+
+
 def told_of(old: Sequence[str], new: Sequence[str]) -> list[str]:
     """Return the differences that are told of two versions whose launches printed these texts."""
     return [each.text for each in other_lines([whole_runs(*old), whole_runs(*new)], ["1", "2"])]
