@@ -68,7 +68,7 @@ def judge_run(
         plan=plan,
         cells=cells,
         findings=findings,
-        attribution=attribute(plan, cells, findings),
+        attribution=attribute(plan, cells, findings, observations),
         directory=directory,
         warnings=(*warnings, *(warning for row in rows for warning in row.warnings)),
         observations=observations,

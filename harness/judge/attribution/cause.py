@@ -19,6 +19,7 @@ from harness.judge.history.transitions import FailureName
 from harness.judge.launches import AGREE
 from harness.model import (
     GOOD,
+    NOTABLE,
     Attribution,
     Cause,
     Cell,
@@ -28,6 +29,7 @@ from harness.model import (
     Finding,
     Install,
     Lane,
+    Observation,
     Plan,
     Variant,
     VersionRow,
@@ -38,13 +40,17 @@ from harness.model.judged import State
 from harness.model.signals import is_told_alone
 
 
-def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
+def attribute(
+    plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding], observations: Iterable[Observation] = ()
+) -> tuple[Attribution, ...]:
     """Return the attribution of each fault, in the plan's order and, for each metric, the oldest fault first.
 
     A fault is an episode, merged over lanes and variants by `group_faults.py`, and has its own rule of params.
     Consequences of other findings are not faults.
     """
     known = {entry.cell.id: entry for entry in cells}
+    worse: list[Finding | Observation] = [*findings]
+    worse += [each for each in observations if each.signal in NOTABLE or each.before == each.after]
     attributions = []
     rows_of = grouped(((row.series.name, row.variant.scenario.name), row) for row in plan.rows)
     for (series, scenario), rows in rows_of.items():
@@ -52,7 +58,7 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
         places = {(row.variant, row.lane): row for row in rows}
         for sign in signs(own):
             of = SignInRows(rows=places, known=known, findings=own, sign=sign)
-            groups = (_Group(plan=plan, findings=findings, of=of, faults=faults) for faults in alike(_faults(of)))
+            groups = (_Group(plan=plan, worse=worse, of=of, faults=faults) for faults in alike(_faults(of)))
             attributions += [group.attribution() for group in groups]
     return tuple(attributions)
 
@@ -84,11 +90,11 @@ def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
 @dataclass(frozen=True, kw_only=True)
 class _Group:
     """One fault in the variants of a scenario that have it. `of`: what is known of its sign in all variants and lanes;
-    `findings`: those of the run.
+    `worse`: the findings of the run, what makes its versions not simply good, and what differs between lanes.
     """
 
     plan: Plan
-    findings: Sequence[Finding]
+    worse: Sequence[Finding | Observation]
     of: SignInRows
     faults: Sequence[Fault]
 
@@ -222,11 +228,11 @@ class _Group:
                 yield Lane(host=host)
 
     def _controls(self, lanes: Sequence[Lane], versions: Collection[str]) -> Iterator[str]:
-        """Yield the scenarios of the series that are good in every cell on all these lanes, have no finding there, and
-        ran each variant in at least one of the bad `versions`. Findings matter because a cell that is good by itself
-        may still be worse than the one before.
+        """Yield the scenarios of the series that are good in every cell on all these lanes, have no finding and
+        nothing to look at there, and ran each variant in at least one of the bad `versions`. Findings matter because a
+        cell that is good by itself may still be worse than the one before.
         """
-        worse = {finding.variant.scenario.name for finding in self.findings if finding.lane in lanes}
+        worse = {one.variant.scenario.name for one in self.worse if one.lane in lanes}
         others = grouped(
             (row.variant.scenario.name, row)
             for row in self.plan.rows

@@ -67,19 +67,18 @@ def to_look_at(result: RunResult) -> list[str]:
         is_named = each.text.startswith("Traceback ") and errors.count(place) > 1  # its last line says more
         if place not in begins and not is_named and not (each.signal == "other_end" and place in gone):
             told.append(((_who_shows(each), shortened(each.text.rstrip(":"), most=160)), each))
-    return [f"{who}{_with_params(alike, result)}: {text}" for (who, text), alike in grouped(told).items()]
+    return [f"{who}{_where(alike, result)}: {text}" for (who, text), alike in grouped(told).items()]
 
 
-def _with_params(alike: Sequence[Observation], result: RunResult) -> str:
-    """Return ` with op=put` if each scenario that shows this has measured variants that do not, else ""."""
+def _where(alike: Sequence[Observation], result: RunResult) -> str:
+    """Return ` in load` if only this scenario shows it, and ` with op=put` if each scenario that shows it has measured
+    variants that do not."""
     shown = dict.fromkeys(each.variant for each in alike)
     series, scenarios = {each.series for each in alike}, {each.scenario.name for each in shown}
-    others = {
-        entry.cell.variant.scenario.name
-        for entry in result.cells
-        if entry.verdict.trials and entry.cell.image.series in series and entry.cell.variant not in shown
-    }
-    return f" with {some_of(list(map(params_text, shown)), _MOST)}" if scenarios <= others else ""
+    ran = {entry.cell.variant for entry in result.cells if entry.verdict.trials and entry.cell.image.series in series}
+    others = {one.scenario.name for one in ran - shown.keys()}
+    some = f" in {some_of(list(map(plain, sorted(scenarios))), _MOST)}" if others - scenarios else ""
+    return f"{some} with {some_of(list(map(params_text, shown)), _MOST)}" if scenarios <= others else some
 
 
 def _who_shows(each: Observation) -> str:

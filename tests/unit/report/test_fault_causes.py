@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import SIGNALS, CellResult, CellVerdict, Effect, RunResult, SignalVerdict, Variant
+from harness.judge.attribution.cause import attribute
+from harness.model import SIGNALS, CellResult, CellVerdict, Effect, Lane, Observation, RunResult, SignalVerdict, Variant
 from harness.model.attributed import Episode
 from harness.report.text import fault_sentences, finding_words
 from harness.report.text.fault_sentences import params_clause, rule_evidence, rule_text
@@ -40,6 +41,28 @@ def test_what_was_not_seen_good_in_the_bad_version_is_not_said_to_stay_good(bad_
 
     assert "torch_ops stays good" in sentence(drawn)
     assert "stays good" not in sentence(faults.judged(replace(drawn, cells=tuple(map(judge, drawn.cells)))))
+
+
+@pytest.mark.parametrize(
+    ("signal", "before", "place", "stays"),
+    [
+        ("other_result", "20.12", NEW, False),
+        ("step_time", "22.12", NEW, False),  # between lanes
+        ("other_result", "22.12", OLD, True),
+        ("log", "20.12", NEW, True),
+    ],
+)
+def test_a_scenario_with_something_to_look_at_is_not_said_to_stay_good(
+    signal: str, before: str, place: Lane, *, stays: bool
+) -> None:
+    """It said that `result` stays good on the host on which, as the next sentence said, it gives another result."""
+    drawn = run({OLD: "ggg", NEW: "ggb"}, controls=[TORCH])
+    told = Observation(
+        series=drawn.plan.rows[0].series.name, lane=place, variant=TORCH, signal=signal, before=before, after="22.12",
+        text="loss 1 → 2",
+    )  # fmt: skip
+    causes = attribute(drawn.plan, drawn.cells, drawn.findings, [told])
+    assert ("torch_ops stays good" in sentence(replace(drawn, attribution=causes))) is stays
 
 
 @pytest.mark.parametrize(

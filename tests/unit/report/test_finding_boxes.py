@@ -185,6 +185,13 @@ def test_an_error_is_told_beside_a_finding_unless_that_is_the_failure_itself() -
     varied = replace(at_leak, plan=replace(result.plan, rows=(*result.plan.rows, row)))
     only = replace(varied, observations=(replace(at_leak.observations[0], variant=row.variant),))
     assert "multidict 6.3.0 prints a new error with op=put: step # loss nan." in headline.sentence(only)
+    elsewhere = replace(told.variant, scenario=replace(told.variant.scenario, name="elsewhere"))
+    cells = [replace(one, cell=replace(one.cell, variant=elsewhere)) for one in result.cells]
+    several = replace(at_leak, cells=(*result.cells, *cells))
+    name = told.variant.scenario.name
+    assert f"multidict 6.3.0 prints a new error in {name}: step # loss nan." in headline.sentence(several)
+    both = replace(several, observations=(*several.observations, replace(several.observations[0], variant=elsewhere)))
+    assert "multidict 6.3.0 prints a new error: step # loss nan." in headline.sentence(both)
     nan = replace(at_leak.findings[0], metric="metrics.loss", verdict="nan")
     assert "prints a new error" not in headline.sentence(build.with_findings(at_leak, (nan,)))
 
