@@ -675,6 +675,7 @@ assert isinstance(os, type(sys)) and isinstance(sys, types.ModuleType)
         ('sys.stdout = Logger(Logger(io.TextIOWrapper(sys.stdout.buffer, "utf-8")))\ntrain()', 98),
         ("with contextlib.redirect_stdout(Tee(sys.stdout, io.StringIO())): train()", 98),
         ("sys.stdout, sys.stderr = sys.stderr, sys.stdout\ntrain()", 98),
+        ('sys.stdout = io.StringIO()\nsys.stdout = io.TextIOWrapper(sys.__stdout__.buffer, "utf-8")\ntrain()', 98),
         ('getattr(sys.stdout, "reconfigure", lambda **how: None)(encoding="utf-8")\ntrain()', 98),
         ("with contextlib.redirect_stdout(io.StringIO()): train()", 1),
     ],
@@ -687,6 +688,39 @@ def test_what_is_printed_by_another_stream_in_the_place_of_stdout_is_read(
     assert told.done["end"] == ("stopped" if steps > 1 else "completed"), told.done
     assert told.done["last_step"] == steps
     assert [value for value in told.column("loss") if value is not None][-1:] == [0.01] * (steps > 1)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "assert all(pickle.loads(pickle.dumps(sys, each)) is sys for each in range(pickle.HIGHEST_PROTOCOL + 1))",
+        "assert copy.copy(sys) is copy.deepcopy([sys])[0] is sys",
+        "class Lazy(type(sys)): pass\nassert not isinstance(os, Lazy)\nassert isinstance(Lazy('one'), types.ModuleType)",
+        "class Strict(type(sys)):\n    def __init_subclass__(cls, key): cls.key = key\n"
+        "class Lazy(Strict, key=2):\n    def __init__(self): super().__init__('one')\nassert Lazy().key == Lazy.key == 2",
+        "assert type(type(sys)('one')) is type(os)",
+        "sys.stdout = Odd()\nsys.stdout = sys.__stdout__",
+        "sys.stdout = Own()\nsys.stdout.write('x', flush=True)\nsys.stdout.write(line='x', flush=True)",
+    ],
+)
+def test_a_program_does_not_notice_that_its_streams_are_followed(tmp_path: Path, python: str, act: str) -> None:
+    """cloudpickle could not pickle a function that uses `sys`."""
+    text = """
+import copy, os, pickle, sys, types
+class Odd:
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+class Own:
+    def fileno(self):
+        return 1
+    def write(self, line, flush=False):
+        os.write(1, line.encode())
+    def flush(self):
+        pass
+ACT
+"""
+    done = run(tmp_path, python, text.replace("ACT", act)).done
+    assert done["end"] == "completed", done
 
 
 def test_what_is_printed_after_the_last_line_that_is_a_step_belongs_to_it(tmp_path: Path) -> None:
@@ -1050,6 +1084,7 @@ def test_a_long_line_without_numbers_costs_less_than_to_search_it_for_its_end_by
     """A program that printed 300 MB was slowed down fivefold by the agent: each line was searched four times."""
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(printed, "_acts", [])
     named, steps = printed.reader(None, None), printed.LineSteps(None)
     named.install()
     steps.install()

@@ -6,6 +6,7 @@ the number at the `{}` in each line that matches. The text around a number is co
 space counts as one space. Patterns are not regular expressions, so that matching is always fast.
 """
 
+import importlib
 import os
 import re
 import sys
@@ -42,27 +43,29 @@ def reader(patterns, log, but=None, measures=False):
 def call_with_lines(act):
     """Call `act(line, redrawn, begins)` from now on after each whole line that Python writes to stdout or stderr;
     `redrawn`: a carriage return precedes or ends it; `begins`: it is the first line of what is written at once."""
+    _acts.append(act)
     for stream in (sys.stdout, sys.stderr):
-        if not hasattr(stream.write, "acts"):
-            stream.write = _covered(stream.write, [])
-        stream.write.acts.append(act)
+        if not hasattr(stream.write, "is_read"):
+            stream.write = _covered(stream.write)
 
 
+_acts = []  # of all streams
 _writing = set()  # the threads that write: a stream may pass the same line on to another one
 
 
-def _covered(write, acts):
+def _covered(write):
     rest = ["", ""]  # the beginning of a line, and the end of the line before it
 
-    def covered(text, *more):
+    def covered(*args, **named):
         own = get_ident()
         if own in _writing:
-            return write(text, *more)
+            return write(*args, **named)
         _writing.add(own)
         try:
-            result = write(text, *more)
+            result = write(*args, **named)
         finally:
             _writing.discard(own)
+        text = next(iter(args or named.values()), None)
         if not isinstance(text, str):
             return result
         if "\r" in text:
@@ -74,40 +77,49 @@ def _covered(write, acts):
         rest[0] = parts[-1][:LONGEST]
         for place, end in enumerate(ends):
             before, rest[1] = rest[1], end
-            for act in acts:
+            for act in _acts:
                 act(parts[place][:LONGEST], "\r" in before or "\r" in end, not place)
         return result
 
-    covered.acts = acts
+    covered.is_read = True
     return covered
 
 
 def follow_streams():
-    """Do the same with each stream that takes the place of stdout or stderr, and that writes to where they do, such as
+    """Read each stream that takes the place of stdout or stderr, too, and that writes to where they do, such as
     `io.TextIOWrapper(sys.stdout.buffer, "utf-8")`. Only the class of a module notices what is set in it."""
     sys.__class__ = _Following
 
 
 class _OfModules(type):
-    acts = ()  # of the newest stream that has any
+    """Of the class of `sys`, which a program may take for that of all modules: nothing else is made of it."""
+
+    def __new__(cls, name, bases, names, **named):
+        own = tuple(types.ModuleType if isinstance(base, cls) else base for base in bases)
+        return type.__new__(cls if own == bases else type, name, own, names, **named)
+
+    def __call__(cls, *args, **named):
+        return types.ModuleType(*args, **named)
 
     def __instancecheck__(cls, each):
-        return isinstance(each, types.ModuleType)  # as programs ask by `isinstance(each, type(sys))`
+        return isinstance(each, types.ModuleType)
 
 
 class _Following(types.ModuleType, metaclass=_OfModules):
     def __setattr__(self, name, value):
         if name in ("stdout", "stderr"):
-            _follow(getattr(self, name, None), value)
+            _follow(value)
         types.ModuleType.__setattr__(self, name, value)
 
+    def __reduce__(self):
+        return importlib.import_module, ("sys",)  # cloudpickle knows modules by their class
 
-def _follow(before, stream):
-    acts = _OfModules.acts = getattr(getattr(before, "write", None), "acts", _OfModules.acts)
+
+def _follow(stream):
     try:
         leads_out = any(os.path.sameopenfile(stream.fileno(), fd) for fd in (1, 2))
-        if leads_out and not hasattr(stream.write, "acts"):
-            object.__setattr__(stream, "write", _covered(stream.write, acts))
+        if leads_out and not hasattr(stream.write, "is_read"):
+            object.__setattr__(stream, "write", _covered(stream.write))
     except Exception:  # any object may be a stream
         pass
 
