@@ -106,10 +106,11 @@ def worse_measure(name: str) -> str:
     return "drop" if is_rate else "rise"
 
 
-def is_pace(name: str) -> bool:
-    """Return whether a number is a rate or a latency. Most other times are those of a run, which is timed anyway."""
+def is_pace(name: str, unit: str) -> bool:
+    """Return whether a number with this unit is a rate or a latency: a rate in thousands or more, or a latency in a
+    unit of time. Most other times are those of a run, which is timed anyway."""
     worse = worse_measure(name)
-    return worse == "drop" or (worse == "rise" and "latency" in _parts(name))
+    return worse == "drop" if unit in ("k", "K", "M", "G") else worse == "rise" and "latency" in _parts(name)
 
 
 def is_error(name: str) -> bool:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from harness.agent import result_names
 from harness.agent.scenario import printed
 
 RESULTS = r"""
@@ -44,6 +45,12 @@ iter 7 objective 1.5 gap 0.3 => objective gap
 total energy -1.25 => energy
 epoch 3 log likelihood: -119.5 => log_likelihood
 epoch 3 | negative log-likelihood: 119.5 => negative_log-likelihood
+epoch 3 | negative log likelihood: 119.5 => negative_log_likelihood
+epoch 3 - log likelihood: -119.5 => log_likelihood
+-log likelihood: 119.5 => neg_log_likelihood
+epoch 3 -2 log likelihood: 340.5 => neg_log_likelihood
+-2 Log-Likelihood: 340.5 => neg_Log-Likelihood
+gap -2 loss 0.5 => loss
 """
 PROSE = r"""
 /x/_cd.py:695: ConvergenceWarning: Objective did not converge. Duality gap: 1.2e+01, tolerance: 5.6e+00
@@ -141,6 +148,8 @@ def test_the_answers_of_a_benchmark_are_its_last_times_and_rates() -> None:
         ("p99 latency: 1.31 s", 1.31),
         ("latency = 870ms", 0.87),
         ("latency: 12\u00b5s", 12e-6),
+        ("latency: 12 \u03bcs", 12e-6),
+        ("latency: 12 ms: good", 0.012),
         ("p50: 2 min", 120.0),
         ("throughput: 1.2k tokens/s", 1200.0),
         ("throughput: 0.61k", 610.0),
@@ -148,6 +157,9 @@ def test_the_answers_of_a_benchmark_are_its_last_times_and_rates() -> None:
         ("throughput: 610 tokens/s", 610.0),
         ("latency: 1 min 3 s", None),
         ("latency: 5 s/it", None),
+        ("latency: 5K", None),
+        ("throughput: 3 h", None),
+        ("Speed: 0.2ms preprocess", None),
         ("elapsed time: 870 ms", None),
         ("throughput: 30 MB/s", None),
     ],
@@ -157,3 +169,16 @@ def test_a_pace_in_another_unit_is_another_number(line: str, value: float | None
     reader = printed.reader(None, None, measures=True)
     assert reader.values(line) == {}
     assert list(reader.rest().values()) == ([] if value is None else [pytest.approx(value)])
+
+
+def test_a_name_that_could_be_a_unit_is_a_name() -> None:
+    """`latency: 12.3 min: 10.1` was a latency of 738."""
+    reader = printed.reader(None, None, measures=True)
+    reader.values("latency: 12.3 min: 10.1 s: .5")
+    assert reader.rest() == {"latency": 12.3, "min": 10.1, "s": 0.5}
+
+
+@pytest.mark.parametrize("name", ["neg_log_likelihood", "negative_log_likelihood", "neg_Log-Likelihood"])
+def test_less_of_a_negative_likelihood_is_better(name: str) -> None:
+    """`-2 log likelihood: 340` was `log_likelihood`: an improvement was a regression."""
+    assert result_names.worse_if(name) == "rise"

@@ -201,20 +201,20 @@ PAIR = re.compile(
     (\ ?[=:\uff1a]\ ?|\ (?:\|\ )?) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
     ([-+]?(?:(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
       |(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![-/])))
-    ([kKMG]|\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?)(?![\w/]|\ ?[0-9]))?
+    ([kKMG]|\ ?(?:[mun\u00b5\u03bc]?s|secs?|seconds?|min|minutes|h|hours?)(?![\w/]|\ ?(?:[=:]\ ?[-+.]?)?[0-9]))?
     (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
-    (?!\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)(?!\w))
+    (?!\ ?(?:[mun\u00b5\u03bc]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)(?!\w|\ ?[=:]\ ?[-+.]?[0-9]))
     (%?) (\ ?[\w.]{0,12}/s(?:ec(?:ond)?)?(?!\w))?""",
     re.VERBOSE,
 )  # the name, what is between, the number, its unit, of how many, the percent sign, the unit of a rate
 FACTORS = {
     "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9,
-    "ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "ms": 1e-3, "mi": 60.0, "h": 3600.0, "ho": 3600.0,
+    "ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "mi": 60.0, "h": 3600.0, "ho": 3600.0,
 }  # fmt: skip
-"""Of a unit, by its first two letters: a version may print `870 ms`, and the next one `1.31 s`."""
+"""The factor of each unit, by the first two letters of the unit: a version may print `870 ms`, and the next one `1.31 s`."""
 OF = re.compile(
-    r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|neg(?:ative)?(?:[ -]log)?|log) $",
+    r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|neg(?:ative)?(?:[ -]log)?|(?:-(?:2[ *]?)?)?log|-2) $",
     re.IGNORECASE,
 )
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
@@ -262,7 +262,7 @@ class Named(Reader):
         line, numbers = single_spaced(without_escapes(line, " ")), {}
         for match in PAIR.finditer(line):
             name, between, text, unit, total, percent, rate = match.groups()
-            if (rate and not result_names.worse_measure(name)) or (unit and not result_names.is_pace(name)):
+            if (rate and not result_names.worse_measure(name)) or (unit and not result_names.is_pace(name, unit)):
                 continue
             state = self._names.get(name)
             if state is None:
@@ -283,7 +283,7 @@ class Named(Reader):
                 if not self._counts(name, state, number, text, between == " " and not is_last):
                     continue
             of = (WHOSE if name in numbers else OF).search(line, max(0, match.start() - 44), match.start())
-            numbers.setdefault("%s_%s" % (of.group(1), name) if of else name, number)
+            numbers.setdefault(_joined(of.group(1), name) if of else name, number)
         return numbers
 
     def begin(self):
@@ -323,6 +323,13 @@ class Named(Reader):
         if counts and name in self._names:
             self._names[name] = True
         return counts
+
+
+def _joined(of, name):
+    """Return a name with the word before it: `neg_log_likelihood` for `-2 log likelihood: 340`, too."""
+    if of == "-2" and not name.lower().startswith("log"):
+        return name
+    return "%s_%s" % (re.sub("[ -]", "_", re.sub(r"^-(2[ *]?)?", "neg ", of).strip()), name)
 
 
 def _letters(name):
