@@ -19,7 +19,7 @@ from harness.judge.history.transitions import FailureName
 from harness.judge.launches import AGREE
 from harness.model import (
     GOOD,
-    NOTABLE,
+    UNSETTLING,
     Attribution,
     Cause,
     Cell,
@@ -50,7 +50,7 @@ def attribute(
     """
     known = {entry.cell.id: entry for entry in cells}
     worse: list[Finding | Observation] = [*findings]
-    worse += [each for each in observations if each.signal in NOTABLE or each.before == each.after]
+    worse += (each for each in observations if each.signal in UNSETTLING)
     attributions = []
     rows_of = grouped(((row.series.name, row.variant.scenario.name), row) for row in plan.rows)
     for (series, scenario), rows in rows_of.items():
@@ -90,7 +90,7 @@ def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
 @dataclass(frozen=True, kw_only=True)
 class _Group:
     """One fault in the variants of a scenario that have it. `of`: what is known of its sign in all variants and lanes;
-    `worse`: the findings of the run, what makes its versions not simply good, and what differs between lanes.
+    `worse`: the findings of the run, and what makes its versions not simply good.
     """
 
     plan: Plan
