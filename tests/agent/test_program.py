@@ -695,9 +695,9 @@ def test_what_is_printed_by_another_stream_in_the_place_of_stdout_is_read(
     [
         "assert all(pickle.loads(pickle.dumps(sys, each)) is sys for each in range(pickle.HIGHEST_PROTOCOL + 1))",
         "assert copy.copy(sys) is copy.deepcopy([sys])[0] is sys",
-        "class Lazy(type(sys)): pass\nassert not isinstance(os, Lazy)\nassert isinstance(Lazy('one'), types.ModuleType)",
+        "class Lazy(type(sys)): pass\nassert not isinstance(os, Lazy)\nassert isinstance(Lazy('a'), types.ModuleType)",
         "class Strict(type(sys)):\n    def __init_subclass__(cls, key): cls.key = key\n"
-        "class Lazy(Strict, key=2):\n    def __init__(self): super().__init__('one')\nassert Lazy().key == Lazy.key == 2",
+        "class Lazy(Strict, key=2):\n    def __init__(self): super().__init__('a')\nassert Lazy().key == Lazy.key == 2",
         "assert type(type(sys)('one')) is type(os)",
         "sys.stdout = Odd()\nsys.stdout = sys.__stdout__",
         "sys.stdout = Own()\nsys.stdout.write('x', flush=True)\nsys.stdout.write(line='x', flush=True)",
@@ -789,6 +789,14 @@ POOL = """from concurrent.futures import ProcessPoolExecutor
 POLL = "child = subprocess.Popen(['sh', '-c', 'kill -9 $$'])\n    while child.poll() is None: time.sleep(0.01)"
 JOIN = "worker = context.Process(target=die); worker.start(); worker.join()"
 OF_GROUP = "child = subprocess.Popen(['sleep', '100'], start_new_session=True); os.killpg(child.pid, 9); child.wait()"
+OF_SECOND = """first = subprocess.Popen(['sleep', '100'], preexec_fn=os.setpgrp)
+    second = subprocess.Popen(['sleep', '100'], preexec_fn=lambda: os.setpgid(0, first.pid))
+    os.killpg(first.pid, 9)
+    first.wait(), second.wait()"""
+BESIDE_KILLED = OF_SECOND.replace(
+    "os.killpg(first.pid, 9)", "first.kill(); subprocess.call(['kill', '-9', str(second.pid)])"
+)
+WAIT = "if not os.fork(): die()\n    os.wait()"
 OF_OTHER = "child = context.Process(target=time.sleep, args=(100,)); child.start(); os.kill(child.pid, 9); child.join()"
 IN_SHELL = """child = subprocess.Popen("sleep 100 & echo $!; wait $!", shell=True, stdout=subprocess.PIPE)
     os.kill(int(child.stdout.readline()), 9)
@@ -807,6 +815,13 @@ IN_SHELL = """child = subprocess.Popen("sleep 100 & echo $!; wait $!", shell=Tru
         (OF_OTHER, "fork", False),
         (OF_OTHER, "forkserver", False),
         (OF_GROUP, "fork", False),
+        (OF_SECOND, "fork", False),
+        (BESIDE_KILLED, "fork", True),
+        (WAIT, "fork", False),
+        ("if not os.fork(): die()\n    os.waitpid(-1, 0)", "fork", False),
+        ("if not os.fork(): die()\n    os.wait3(0)", "fork", False),
+        ("if not os.fork(): die()\n    os.wait4(pid=-1, options=0)", "fork", False),
+        ("child = os.fork() or die()\n    os.wait4(pid=child, options=0)", "fork", True),
         (IN_SHELL, "fork", False),
     ],
 )

@@ -1,8 +1,9 @@
 """Tells of child processes that die by a signal, which the exit code of the process that waits for them may hide.
 
 A line on stderr tells of each of the FATAL signals once, as of any other error. A program that ends its children itself
-uses other signals, or SIGKILL: that one is told unless this process has sent it. A process that collects whatever has
-ended (multiprocessing's forkserver, a server's master) does not know who was ended by whom.
+uses other signals, or SIGKILL: that one is told unless this process has sent it, to the child or to its group. A
+process that collects whatever has ended (multiprocessing's forkserver, a server's master) does not know who was ended
+by whom. Exit code 137, with which a shell tells of SIGKILL, is told even if a child has chosen it itself.
 """
 
 import functools
@@ -17,6 +18,7 @@ OF_SHELL = 128  # a shell exits with the number of the signal that killed its co
 
 _told = set()
 _killed = set()  # the children that this process has ended by SIGKILL, and that it has not waited for
+_killed_groups = set()
 
 
 def watch(failed=lambda pid, status: None):
@@ -32,9 +34,10 @@ def watch(failed=lambda pid, status: None):
 def _watched(wait, failed):
     @functools.wraps(wait)
     def watched(*args, **kwargs):
+        is_own = _may_be_own(wait.__name__, *args, **kwargs)
         result = wait(*args, **kwargs)
         pid, status = result[:2] if isinstance(result, tuple) else (0, result)
-        _tell(pid, status, is_any=args[:2] == (-1, os.WNOHANG))
+        _tell(pid, status, is_own)
         if pid and status:
             failed(pid, status)
         return result
@@ -47,15 +50,27 @@ def _noted(kill):
     def noted(pid, number):
         if number == signal.SIGKILL:
             _killed.add(abs(pid))  # the number of a group is that of its first process
+            if pid < 0 or kill.__name__ == "killpg":
+                _killed_groups.add(abs(pid))
         return kill(pid, number)
 
     return noted
 
 
-def _tell(pid, status, is_any):
+def _may_be_own(name, pid=0, *_, **__):
+    """Return whether SIGKILL of what is waited for by this call may be this process's own."""
+    if name == "system":
+        return False
+    try:
+        return name in ("wait", "wait3") or pid <= 0 or os.getpgid(pid) in _killed_groups
+    except (OSError, OverflowError, TypeError):  # as the call itself will say
+        return False
+
+
+def _tell(pid, status, is_own):
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status) - OF_SHELL
     # A shell exits with 137 if the program has killed what runs in it.
-    is_own = is_any or pid in _killed or (_killed and not os.WIFSIGNALED(status))
+    is_own = is_own or pid in _killed or (_killed and not os.WIFSIGNALED(status))
     _killed.discard(pid)
     is_fatal = number in FATAL or (number == signal.SIGKILL and not is_own)
     if not is_fatal or number in _told or (not os.WIFSIGNALED(status) and not os.WIFEXITED(status)):
