@@ -736,6 +736,19 @@ def test_a_rank_that_is_lost_while_its_parent_waits_for_it_is_told(tmp_path: Pat
     assert [rank["own_s"] for rank in done["ranks"]] == [None, None]
 
 
+@pytest.mark.parametrize(("error", "told"), [(r"'\udc80'", "ValueError: ? ("), (r"'\n\n'", "ValueError")])
+def test_the_line_about_a_lost_rank_stands_alone_whatever_the_error_says(
+    tmp_path: Path, python: str, *, error: str, told: str
+) -> None:
+    """The supervisor failed on a text that is no UTF-8, and its line continued what the program had not ended."""
+    text = FORKED.replace("FAULT", f"raise ValueError({error})") + "print(end='unfinished', flush=True)"
+    done = driver.run_program(tmp_path, python, text, looks=[50, 1000]).done
+    assert done["end"] == "stopped", done
+    (line,) = (line for line in done["output_tail"].splitlines() if "other ranks went on" in line)
+    assert line.startswith("harness: Error while the other ranks went on: rank 1: step ")
+    assert told in line
+
+
 MP_ENDED = """
 import multiprocessing as mp, sys, time
 def work(rank):

@@ -29,7 +29,7 @@ LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
 PROBES = {"rss_kib": "rss", "anon_kib": "", "heap_kib": "heap", "blocks": "python", "gpu_pool_kib": "gpu pool"}
 Pending = collections.namedtuple("Pending", "step last until")
-TOLERATED = "harness: Error while the other ranks went on: %s\n"
+TOLERATED = "\nharness: Error while the other ranks went on: %s\n"
 
 
 class Ranks(object):
@@ -598,9 +598,9 @@ class Ranks(object):
             is_unknown = first is not None and first[0] == "infrastructure"
             if first is not None and not is_bad and not (is_cut and (self._launcher or is_unknown or waits)):
                 if not is_unknown and (first[2] is None or first[2].signal in (None, *children.FATAL)):
-                    self._job.output.add((TOLERATED % first[1].splitlines()[-1]).encode("utf-8"))
+                    self._job.output.add((TOLERATED % first[1].rpartition("\n")[2]).encode("utf-8", "replace"))
             elif first is not None and end == "hang" and not is_unknown and self._where.waits_again():
-                message += "; all ranks had been started again after this failure: " + first[1].splitlines()[-1]
+                message += "; all ranks had been started again after this failure: " + first[1].rpartition("\n")[2]
             elif first is not None:
                 end, message, death = first
         self._job.end(end, message, death=death, stacks=stacks, at_exit=at_exit)
