@@ -204,7 +204,8 @@ PAIR = re.compile(
     ([kKMG]|\ ?(?:[mun\u00b5\u03bc]?s|secs?|seconds?|min|minutes|h|hours?)(?![\w/]|\ ?(?:[=:]\ ?[-+.]?)?[0-9]))?
     (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
-    (?!\ ?(?:[mun\u00b5\u03bc]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)(?!\w|\ ?[=:]\ ?[-+.]?[0-9]))
+    (?!\ ?(?:[mun\u00b5\u03bc]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)
+      (?!\w|\ ?[=:]\ ?[-+.]?[0-9]))
     (%?) (\ ?[\w.]{0,12}/s(?:ec(?:ond)?)?(?!\w))?""",
     re.VERBOSE,
 )  # the name, what is between, the number, its unit, of how many, the percent sign, the unit of a rate
@@ -212,9 +213,10 @@ FACTORS = {
     "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9,
     "ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "mi": 60.0, "h": 3600.0, "ho": 3600.0,
 }  # fmt: skip
-"""The factor of each unit, by the first two letters of the unit: a version may print `870 ms`, and the next one `1.31 s`."""
+"""The factor of each unit, by the first two letters of it: a version may print `870 ms`, and the next `1.31 s`."""
 OF = re.compile(
-    r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|neg(?:ative)?(?:[ -]log)?|(?:-(?:2[ *]?)?)?log|-2) $",
+    r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|"
+    r"neg(?:ative)?(?:[ -]log)?|(?:-(?:2[ *]?)?)?log|-2) $",
     re.IGNORECASE,
 )
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
