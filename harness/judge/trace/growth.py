@@ -171,6 +171,8 @@ class SampledSeries:
         highest = min(later.high, self.highest_wide, self.highest_ceiling, self.highest_floor)
         if self.losses.possible:
             highest = max(highest, most_losses)
+        if self.at_end is not None:
+            highest = max(highest, self.at_end.high)
         excluded = max(highest, 0.0) + due
         verdict: VerdictName = "flat"
         found = f"{name} is flat"
@@ -180,6 +182,11 @@ class SampledSeries:
             verdict, found = "inconclusive", f"{name} is too noisy to tell"
             if later.low > 0:
                 verdict, found = "suspect", f"{grows(name, rate, interval, unit)}, but {self.unmet or ''}"
+            elif self.at_end is not None and self.at_end.rate >= self.limit:
+                rate, interval = self.at_end.rate, (self.at_end.low, self.at_end.high)
+                share = self.at_end.span / self.steps_per_row / len(self.values)
+                at_end = f"but only in the last {100 * share:.2g} % of the steps; more would tell"
+                verdict, found = "suspect", f"{grows(name, rate, interval, unit)}, {at_end}"
             elif excluded - due < self.limit:
                 found = f"{name} rises by {general(self.quantum, 4)} KiB at a time, and the next rise may be due"
             # The series may continue at the highest rate that any window allows.
@@ -253,27 +260,23 @@ class SampledSeries:
 
     @property
     def _steady_in_later(self) -> bool:
-        later = self.later
         return (
-            later.low > 0
-            and _no_walk(later)
-            and later.rise > 2 * self.quantum
+            self._rises(self.later)
             and min(self.third.low, self.last.low) > 0
             and self.last.rate >= self.limit
-            and all(part.largest_step <= LARGEST_SHARE * part.rise for part in (later, self.third, self.last))
+            and all(part.largest_step <= LARGEST_SHARE * part.rise for part in (self.third, self.last))
             and not self.fell
         )
 
     def _rising_teeth(self, floor: Trend) -> bool:
         """Return whether the floor under saw-teeth rises steadily and keeps its rate in the second half."""
-        return (
-            floor.low > 0
-            and floor.rate >= self.limit
-            and floor.rise > 2 * self.quantum
-            and _no_walk(floor)
-            and floor.largest_step <= LARGEST_SHARE * floor.rise
-            and floor.rise - floor.first_rise >= KEEPS * floor.first_rise
-        )
+        keeps = floor.rise - floor.first_rise >= KEEPS * floor.first_rise
+        return self._rises(floor) and floor.rate >= self.limit and keeps
+
+    def _rises(self, trend: Trend) -> bool:
+        """Return whether it rises steadily: by more than two allocations and more than a walk or one jump may."""
+        is_jump = trend.largest_step > LARGEST_SHARE * trend.rise
+        return trend.low > 0 and trend.rise > 2 * self.quantum and _no_walk(trend) and not is_jump
 
     def _steady_losses(self) -> bool:
         """Return whether losses that are rare, large and evenly spread make the series grow."""
@@ -323,6 +326,21 @@ class SampledSeries:
         levels = block_levels(piece, share=share, blocks=WIDE_BLOCKS)
         steps = len(piece) // WIDE_BLOCKS * self.steps_per_row
         return highest_walk(levels, steps_per_block=steps, alpha=self.alpha)
+
+    @cached_property
+    def at_end(self) -> Trend | None:
+        """Return the trend of the last rows if they rise steadily above all earlier floors, by more than memory fell
+        before, and began to in the last of the WIDE_BLOCKS, whose floor does not show it; else None."""
+        piece = self.values[len(self.values) // 4 :]
+        floors = block_levels(piece, share=FLOOR, blocks=min(WIDE_BLOCKS * BLOCKS, len(piece)))
+        before = floors[: -(len(floors) // WIDE_BLOCKS)]
+        since = int(np.flatnonzero(floors <= before.max())[-1]) + 1
+        rows = (len(floors) - since) * (len(piece) // len(floors))
+        if rows < 2 * BLOCKS:
+            return None
+        trend = self.between(1 - rows / len(self.values), 1.0)
+        fall = float((np.maximum.accumulate(before) - before).max())
+        return trend if self._rises(trend) and trend.rise > fall else None
 
     @cached_property
     def floor(self) -> Floor | None:

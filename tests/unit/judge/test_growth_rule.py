@@ -166,3 +166,37 @@ def test_a_wave_whose_floor_stays_does_not_grow_below_the_limit(period):
     assert found.excluded is not None
     if found.verdict in ("flat", "plateau"):
         assert found.rate <= found.excluded < 0.5
+
+
+@pytest.mark.parametrize("since", [0.88, 0.91, 0.95, 0.97])
+@pytest.mark.parametrize("rate", [3.0, 50.0])
+def test_growth_that_began_at_the_end_is_not_ruled_out(since: float, rate: float) -> None:
+    """The floor of the last block does not show it: "stopped rising: more than 0.037 KiB/step is ruled out"."""
+    found = growth(memory(noise_kib=3.0) + rate * np.maximum(TIME - since * 4000, 0))
+    assert found.verdict == "suspect"
+    assert found.rate == pytest.approx(rate, rel=0.1)
+    assert found.excluded is not None
+    assert found.excluded >= rate
+    assert "of the steps; more would tell" in found.why
+
+
+def test_slow_growth_that_began_at_the_end_is_not_ruled_out() -> None:
+    found = growth(memory(noise_kib=3.0) + 0.3 * np.maximum(TIME - 3600, 0))
+    assert found.verdict == "flat"
+    assert found.excluded is not None
+    assert 0.3 <= found.excluded < 0.4
+
+
+@pytest.mark.parametrize("seed", range(many(5, 100)))
+@pytest.mark.parametrize(
+    "end",
+    [
+        20_000.0 * (TIME >= 3700),  # an evaluation allocates once
+        20_000 * np.clip((TIME - 3700) / 15, 0, 1),  # or in a few steps
+        5_000 * (1 - np.exp(-np.maximum(TIME - 3600, 0) / 12)),
+        40 * ((TIME + 130) % 330),  # the last saw-tooth rises
+        100 * np.maximum(TIME - 3985, 0),  # results
+    ],
+)
+def test_what_is_allocated_at_the_end_is_no_growth(end: np.ndarray, seed: int) -> None:
+    assert growth(memory(noise_kib=3.0, seed=seed) + end).verdict in ("flat", "plateau")
