@@ -304,7 +304,8 @@ def _history_row(where: str, row: Sequence[str], places: Mapping[str, int]) -> t
     if value is None:
         raise UsageError(f"{where} {reprlib.repr(text)} is not a number; correct or remove it")
     if not SMALLEST_VALUE <= value <= LARGEST_VALUE:  # False for NaN, too
-        raise UsageError(f"{where} {reprlib.repr(text)}: values must be positive numbers; their ratios are judged")
+        bounds = f"from {SMALLEST_VALUE} to {LARGEST_VALUE}"
+        raise UsageError(f"{where} {reprlib.repr(text)}: values must be {bounds}, as their ratios are judged")
     return version, value, turn
 
 

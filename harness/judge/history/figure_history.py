@@ -6,8 +6,8 @@ it. Such figures often follow one another: load and heat last. With a correlatio
 many has (1 + r) / (1 - r) times the variance of independent ones, and the differences between neighbours show only the
 share 1 - r of the variance. What is left beside the levels shows r, and the noise is widened by both.
 
-Differences between neighbours tell little of the noise of a short series. Where they show no level, one change, or two,
-are tested against the noise that they leave, as in a t-test of the versions before a change and since.
+Differences between neighbours tell little of the noise of a short series. Where they show no level, a few changes are
+tested against the noise that they leave, as in a t-test of the versions before a change and since.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ LASTING_LOAD, LONG = 0.4, 20
 between neighbours show one."""
 SEARCHES = 8
 """Most searches for levels, each with the correlation beside those that the last one found."""
+MOST_CHANGES = 5
+"""Most changes of level beside which the noise is estimated; there are at least three versions for each level."""
 RARE_RUNS = 0.05
 """A run of odd figures counts as a level if chance makes fewer runs than this of that length in the whole series."""
 
@@ -148,42 +150,59 @@ def _levels_beside_correlation(laid: Laid, *, least: float) -> tuple[Levels, flo
 
 
 def _levels_beside_changes(laid: Laid, *, least: float) -> tuple[Levels, Spread, float] | None:
-    """Return the levels that show beside the noise that one change leaves, or two, with that noise and its correlation
-    between neighbours; None if load that lasts may look like a change."""
-    told = None
-    for changes in (1, 2):
-        noise, correlation = _noise_beside(_left_beside(laid.values[0], changes=changes), pieces=changes + 1)
-        if laid.versions >= LONG and correlation >= LASTING_LOAD:
+    """Return the levels that show beside the noise that one change leaves, or two, or, where a criterion prefers them
+    to all fewer, more, with that noise and its correlation between neighbours; None if load that lasts may look like a
+    change."""
+    told, figures = None, laid.values[0]
+    lowest = _criterion(figures - figures.mean(), changes=0)
+    for changes in range(1, min(MOST_CHANGES, (laid.versions + 1) // 3 - 1) + 1):
+        rest = _left_beside(figures, changes=changes)
+        noise, correlation = _noise_beside(rest, pieces=changes + 1)
+        above, lowest = lowest, min(lowest, _criterion(rest, changes=changes))
+        if (changes > 2 and lowest == above) or (laid.versions >= LONG and correlation >= LASTING_LOAD):
             continue
         shown = replace(laid, spread=_of_means(noise, correlation))
         levels = find_levels(shown, least=least, alpha=ALPHA / changes**2)
-        if len(levels.shifts) >= changes:
+        if len(levels.shifts) >= changes - (changes > 2):  # one of many may be too short to show
             return levels, noise, correlation
         if changes == 1:
             told = levels, noise, correlation
     return told
 
 
+def _criterion(rest: Floats, *, changes: int) -> float:
+    """Return the Bayesian information criterion of changes of level beside noise whose neighbours follow one another,
+    given what is left of the figures. A change of unknown place counts as three parameters (Zhang and Siegmund,
+    Biometrics 63, 2007)."""
+    count, squares = len(rest), max(float((rest**2).sum()), len(rest) * NEGLIGIBLE**2)
+    correlation = max(_unbiased(rest, squares, pieces=changes + 1), 0.0)
+    return count * math.log(squares * (1 - correlation**2)) + 3 * changes * math.log(count)
+
+
 def _left_beside(figures: Floats, *, changes: int) -> Floats:
-    """Return what is left of figures, shape (versions,), beside the change of level, or the two, that leave least. A
-    t-test of a change against it is the largest of all such tests (Worsley, Journal of the American Statistical
-    Association 74, 1979)."""
-    count, sums = len(figures), np.concatenate([[0.0], figures.cumsum()])
-    first, second = np.triu_indices(count + 1, 2)
-    kept = (first >= 2) & ((second <= count - 2) if changes > 1 else (second == count))
-    first, second = first[kept], second[kept]
-    lengths = np.array([first, second - first, count - second])
-    totals = np.array([sums[first], sums[second] - sums[first], sums[-1] - sums[second]])
-    at = int(np.argmax((totals**2 / np.maximum(lengths, 1)).sum(axis=0)))
-    pieces = np.split(figures, sorted({first[at], second[at]} - {count}))
-    return np.concatenate([piece - piece.mean() for piece in pieces])
+    """Return what is left of figures, shape (versions,), beside so many changes of level, at least two versions apart,
+    that leave least. A t-test of one change against it is the largest of all such tests (Worsley, Journal of the
+    American Statistical Association 74, 1979)."""
+    sums, places = np.concatenate([[0.0], figures.cumsum()]), np.arange(len(figures) + 1)
+    lengths = places - places[:, None]  # of the levels from each place to each other
+    gains = np.where(lengths < 2, -np.inf, (sums - sums[:, None]) ** 2 / np.maximum(lengths, 1))
+    best, firsts = gains[0], []
+    for _ in range(changes):
+        totals = best[:, None] + gains
+        firsts.append(totals.argmax(axis=0))
+        best = totals.max(axis=0)
+    edges = [len(figures)]
+    for first in reversed(firsts):
+        edges.append(int(first[edges[-1]]))
+    return np.concatenate([piece - piece.mean() for piece in np.split(figures, edges[:0:-1])])
 
 
 def _noise_beside(rest: Floats, *, pieces: int) -> tuple[Spread, float]:
-    """Return the noise of what is left beside so many levels, and the correlation between neighbours."""
+    """Return the noise left beside so many levels, and the correlation between neighbours, which is 0 without noise."""
     count, squares = len(rest), max(float((rest**2).sum()), len(rest) * NEGLIGIBLE**2)
     own = _unbiased(rest, squares, pieces=pieces)
     correlation = max((count * own + USUAL_FIGURES * USUAL_CORRELATION) / (count + USUAL_FIGURES), 0.0)
+    correlation = correlation if squares > count * NEGLIGIBLE**2 else 0.0
     freedom = max(count - pieces, 1)
     return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom), correlation
 
