@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.judge.comparison.noise import NEGLIGIBLE
 from harness.judge.history.changepoints import Laid, Levels, find_levels, lay_out, least_found
@@ -46,8 +47,9 @@ LASTING_LOAD, LONG = 0.4, 20
 between neighbours show one."""
 SEARCHES = 8
 """Most searches for levels, each with the correlation beside those that the last one found."""
-MOST_CHANGES = 5
-"""Most changes of level beside which the noise is estimated; there are at least three versions for each level."""
+MOST_CHANGES, MOST_SEARCHED = 5, 200
+"""Most changes of level beside which the noise is estimated; there are at least three versions for each level. In a
+longer series, of which differences between neighbours show the noise, only one is."""
 RARE_RUNS = 0.05
 """A run of odd figures counts as a level if chance makes fewer runs than this of that length in the whole series."""
 
@@ -155,7 +157,8 @@ def _levels_beside_changes(laid: Laid, *, least: float) -> tuple[Levels, Spread,
     change."""
     told, figures = None, laid.values[0]
     lowest = _criterion(figures - figures.mean(), changes=0)
-    for changes in range(1, min(MOST_CHANGES, (laid.versions + 1) // 3 - 1) + 1):
+    most = min(MOST_CHANGES, (laid.versions + 1) // 3 - 1) if laid.versions <= MOST_SEARCHED else 1
+    for changes in range(1, most + 1):
         rest = _left_beside(figures, changes=changes)
         noise, correlation = _noise_beside(rest, pieces=changes + 1)
         above, lowest = lowest, min(lowest, _criterion(rest, changes=changes))
@@ -183,15 +186,18 @@ def _left_beside(figures: Floats, *, changes: int) -> Floats:
     """Return what is left of figures, shape (versions,), beside so many changes of level, at least two versions apart,
     that leave least. A t-test of one change against it is the largest of all such tests (Worsley, Journal of the
     American Statistical Association 74, 1979)."""
-    sums, places = np.concatenate([[0.0], figures.cumsum()]), np.arange(len(figures) + 1)
-    lengths = places - places[:, None]  # of the levels from each place to each other
-    gains = np.where(lengths < 2, -np.inf, (sums - sums[:, None]) ** 2 / np.maximum(lengths, 1))
-    best, firsts = gains[0], []
-    for _ in range(changes):
-        totals = best[:, None] + gains
+    count, sums = len(figures), np.concatenate([[0.0], figures.cumsum()])
+    places, firsts = np.arange(count + 1), []
+
+    def gain(begin: npt.NDArray[np.intp], end: npt.NDArray[np.intp]) -> Floats:
+        return np.where(end - begin < 2, -np.inf, (sums[end] - sums[begin]) ** 2 / np.maximum(end - begin, 1))
+
+    best = gain(places[:1], places)
+    for _ in range(changes - 1):
+        totals = best[:, None] + gain(places[:, None], places)
         firsts.append(totals.argmax(axis=0))
         best = totals.max(axis=0)
-    edges = [len(figures)]
+    edges = [count, int((best + gain(places, places[-1:])).argmax())]
     for first in reversed(firsts):
         edges.append(int(first[edges[-1]]))
     return np.concatenate([piece - piece.mean() for piece in np.split(figures, edges[:0:-1])])
