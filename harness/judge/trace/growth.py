@@ -24,6 +24,7 @@ from harness.judge.trace.trends import (
     BLOCKS,
     FLOOR,
     LARGEST_SHARE,
+    PIECES,
     START,
     TAKEN_BACK,
     Floor,
@@ -336,7 +337,7 @@ class SampledSeries:
         before = floors[: -(len(floors) // WIDE_BLOCKS)]
         since = int(np.flatnonzero(floors <= before.max())[-1]) + 1
         rows = (len(floors) - since) * (len(piece) // len(floors))
-        if rows < 2 * BLOCKS:
+        if rows < max(BLOCKS, len(self.values) // PIECES):
             return None
         trend = self.between(1 - rows / len(self.values), 1.0)
         fall = float((np.maximum.accumulate(before) - before).max())

@@ -180,6 +180,12 @@ def test_growth_that_began_at_the_end_is_not_ruled_out(since: float, rate: float
     assert "of the steps; more would tell" in found.why
 
 
+def test_growth_that_began_at_the_end_of_a_short_trace_is_not_ruled_out() -> None:
+    values = memory(noise_kib=3.0, steps=400)
+    assert growth(values + 50.0 * np.maximum(np.arange(400) - 376, 0)).verdict == "suspect"
+    assert growth(values + 50.0 * np.maximum(np.arange(400) - 394, 0)).verdict == "flat"
+
+
 def test_slow_growth_that_began_at_the_end_is_not_ruled_out() -> None:
     found = growth(memory(noise_kib=3.0) + 0.3 * np.maximum(TIME - 3600, 0))
     assert found.verdict == "flat"
