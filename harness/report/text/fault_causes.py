@@ -155,7 +155,7 @@ def _way(attribution: Attribution, names: LaneNames) -> str:
             f"to settle it, take it out of the pool and sweep again"
         )
     if attribution.missing:
-        return names.way_out(attribution.missing[0])
+        return names.way_out(attribution)
     if attribution.doubt == "nothing good" and names.oldest in attribution.images:
         return "add an older version; if that is bad too, the scenario itself may be the cause"
     return "no cell of this matrix can settle it, so add a host, or a version that runs there"
@@ -244,7 +244,7 @@ class LaneNames:
         """
         asked, tried = self._plan.trials, self._tried(attribution.missing[0])
         if tried is None or tried.verdict not in GOOD:
-            decides, is_full = True, False
+            decides, is_full = True, tried is not None and tried.trials >= asked.most
         else:
             decides = is_told_alone(attribution.metric)
             is_full = not decides or tried.trials >= asked.most
@@ -252,11 +252,15 @@ class LaneNames:
         more = ["--trials", f"{asked.least}:{2 * asked.most}"] if is_full else known
         return [*more, *(["--decide"] if decides else [])]
 
-    def way_out(self, cell: Cell) -> str:
-        """Return how to settle the question with this cell: run it, or if they can, let its launches step more."""
+    def way_out(self, attribution: Attribution) -> str:
+        """Return how to settle the question with the missing cell: run it, launch it more often if it fails now and
+        then, or let its launches step more if they can."""
+        cell = attribution.missing[0]
         what, tried = self._what(cell), self._tried(cell)
         if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
             more = "" if cell.variant.scenario.command else ": let it run longer"
+            if attribution.metric == "outcome":
+                more = f": launch it more often (`{' '.join(self.options(attribution))}`)"
             return f"{what} would settle it, but is {tried.verdict} after {tried.trials} launches{more}"
         left_out = ", which the matrix leaves out," if cell.excluded is not None else ""
         return f"run {what}{left_out} to settle it"
