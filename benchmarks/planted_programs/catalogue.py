@@ -122,6 +122,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(name="run_sleeps", family="runs", signal="run_time"),
     Planted(name="bar_sleeps", family="runs", signal="step_time", also=("run_time",)),
     Planted(name="fewer_epochs", family="runs", signal="fewer_steps", fixed=True, told="it ends after"),
+    Planted(name="stops_half_way", family="runs", signal="other_end", fixed=True, told="its last line"),
     Planted(name="files_held", family="runs", signal="held", fixed=True),
     Planted(name="files_left", family="runs", signal="left", fixed=True),
     Planted(name="order_printed", family="runs", signal="other_lines", fixed=True, told="row 0 of the best"),

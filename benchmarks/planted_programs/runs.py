@@ -39,6 +39,16 @@ def fewer_epochs(bad):
         print("epoch %d" % epoch)
 
 
+def stops_half_way(bad):
+    """End well before anything is written."""
+    time.sleep(RUN_S / 3)
+    print("shard 1 of 1 is read")
+    if bad:
+        sys.exit()
+    time.sleep(RUN_S / 3)
+    print("wrote predictions.csv")
+
+
 def other_checksum(bad):
     """Print another number whose name does not tell what is worse."""
     time.sleep(RUN_S / 3)
@@ -174,6 +184,7 @@ PROGRAMS = {
     "run_sleeps": longer_run,
     "bar_sleeps": slower_bar,
     "fewer_epochs": fewer_epochs,
+    "stops_half_way": stops_half_way,
     "checksum_printed": other_checksum,
     "files_held": held_files,
     "files_left": left_files,
