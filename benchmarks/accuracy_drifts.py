@@ -72,11 +72,13 @@ def is_told(rng: Generator, kind: Watched) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class OneFigure:
     """Histories with one figure a version. `correlation` is that of neighbours, whose noise has the deviation `sigma`;
-    a change by `step`, if any, comes in a random place with four versions or more on both sides."""
+    a change by `step`, if any, comes in a random place with four versions or more on both sides, and lasts, or is gone
+    after `lasting` versions."""
 
     versions: int
     correlation: float
     step: float = 0.0
+    lasting: int | None = None
     sigma: float = 0.03
     limit: float = 0.05
 
@@ -86,7 +88,7 @@ ONE_FIGURE = tuple(
     for step in (0.0, 0.15)
     for versions in (12, 30, 60)
     for correlation in (0.0, 0.3, 0.6, 0.8)
-)
+) + tuple(OneFigure(versions=versions, correlation=0.0, step=0.3, lasting=3) for versions in (12, 30, 60))
 
 
 def judged_alone(rng: Generator, kind: OneFigure) -> tuple[bool, bool, float]:
@@ -96,7 +98,7 @@ def judged_alone(rng: Generator, kind: OneFigure) -> tuple[bool, bool, float]:
         noise[place] *= math.sqrt(1 - kind.correlation**2)
         noise[place] += kind.correlation * noise[place - 1]
     at = int(rng.integers(4, kind.versions - 3))
-    noise[at:] += math.log1p(kind.step)
+    noise[at : None if kind.lasting is None else at + kind.lasting] += math.log1p(kind.step)
     names = [str(place) for place in range(kind.versions)]
     found = judge_figures(np.exp(noise)[None, :], names, history="generated", limit=kind.limit)
     begun = [change for change in found.changes if change.kind not in ("first_fixed", "better")]
@@ -117,7 +119,8 @@ def main() -> None:
         rng = np.random.default_rng([options.seed, *repr(one).encode()])
         wrong, found, visible = zip(*(judged_alone(rng, one) for _ in range(options.count)), strict=True)
         print(
-            f"one figure, correlation {one.correlation}, step {one.step:.0%}".ljust(40)
+            f"one figure, correlation {one.correlation}, step {one.step:.0%}"
+            f"{f' of {one.lasting}' if one.lasting else ''}".ljust(40)
             + f"{one.versions:4} versions  wrong {sum(wrong):4}, found {sum(found):4} of {options.count}, "
             f"smallest visible {np.median(visible):.0%}",
             flush=True,
