@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 
 from harness.amounts import in_unit
 from harness.judge.comparison.level_rules import why_end_is_hidden
@@ -61,17 +61,17 @@ def _end_is_seen_inside(trial: Trial) -> bool | None:
 def _last_line(whole: Sequence[Sequence[Trial]]) -> tuple[Has, Told]:
     """Return whether a launch prints the line with which all launches of the oldest version end. One that prints as
     much as these, or ends with a line that none prints beside it, may say the same in other words."""
-    printed = {trial: {FIGURE.sub("#", line) for line in log_lines_of(trial)} for own in whole for trial in own}
-    ends = {trial: _end_of(trial) for trial in printed}
-    oldest = next(([ends[trial] for trial in own] for own in whole if len(own) > 1), [])
+    oldest = list(map(_end_of, next((own for own in whole if len(own) > 1), ())))
     lines, most = {line for line, _ in oldest}, max((size for _, size in oldest), default=0)
     line = next(iter(lines)) if len(lines) == 1 else ""
+    trials = chain(*whole) if line else ()
+    printed = {trial: {FIGURE.sub("#", line) for line in log_lines_of(trial)} for trial in trials}
     known = {"", *(each for lines in printed.values() if line in lines for each in lines)}
 
     def has(trial: Trial) -> bool | None:
         if not line or line in printed[trial]:
             return True
-        last, size = ends[trial]
+        last, size = _end_of(trial)
         return False if last in known and size < most else None
 
     return has, lambda before, after: f"it no longer prints its last line, {line}"

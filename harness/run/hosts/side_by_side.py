@@ -200,9 +200,11 @@ def killed_alone(run: CellRun, row: Sequence[CellRun]) -> list[Trial]:
     TRIES or more, as it did all launches or none of each other version of its `row`. What kills from outside chooses a
     time but no version, so at least two launches must have been measured meanwhile.
     """
+    if len(run.trials) < TRIES or not all(map(_was_killed, run.trials)):
+        return []
     killed = [[_was_killed(trial) for trial in other.trials] for other in row]
     spared = [other for other, own in zip(row, killed, strict=True) if not any(own)]
-    if len(run.trials) < TRIES or run in spared or not all(any(own) == all(own) for own in killed if own):
+    if not all(any(own) == all(own) for own in killed if own):
         return []
     first = run.trials[0]
     beside = [trial for other in spared for trial in other.measured if trial.run == first.run]
