@@ -92,7 +92,8 @@ def follow_streams():
 
 
 class _OfModules(type):
-    """Of the class of `sys`, which a program may take for that of all modules: nothing else is made of it."""
+    """The class of the class of `sys`. A program may take that for the class of all modules: nothing else is made of
+    it."""
 
     def __new__(cls, name, bases, names, **named):
         own = tuple(types.ModuleType if isinstance(base, cls) else base for base in bases)
