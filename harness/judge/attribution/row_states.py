@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from scipy.stats import hypergeom
+
 from harness.judge.history.flaky import Evidence, chance_of_luck
 from harness.judge.history.transitions import UNTOLD, FailureName, bad_along
 from harness.judge.launches import too_short
@@ -158,6 +160,7 @@ class SignInRows:
         kind, good = signal_of(finding.metric).kind, self._known(place, both)
         if kind == "outcome" or finding.verdict == "two modes":
             clean = _luck(good, self._known(accused, bad), outcome=kind == "outcome") <= LUCK
+            clean = clean and (kind != "outcome" or not self._fails_as_often(place, accused, since))
         elif kind == "growth" and finding.effect is not None:
             clean = all(_grows_less(each.verdict, finding.metric, finding.effect) for each in good)
         elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
@@ -166,6 +169,21 @@ class SignInRows:
         else:
             clean = True
         return [] if clean else both
+
+    def _fails_as_often(self, place: LaneOfVariant, accused: LaneOfVariant, since: int) -> bool:
+        """Return whether a row has the failure of an accused one, and may have it as often: in all their launches since
+        it began, those of undecided versions too, fewer would be seen with a probability above LUCK.
+
+        The probability is that of Fisher's exact test, one-sided.
+        """
+        versions = range(since, len(self.order))
+        names = set().union(*(self.failures[accused][at] for at in versions))
+        counts = []
+        for each in (place, accused):
+            trials = [trial for cell in self._known(each, versions) for trial in cell.trials if trial.measured]
+            counts.append((sum(trial.end in FAILURES and trial.failed_by in names for trial in trials), len(trials)))
+        (own, launches), (other, others) = counts
+        return own > 0 and bool(hypergeom.cdf(own, launches + others, own + other, launches) > LUCK)
 
     def _known(self, place: LaneOfVariant, versions: Iterable[int]) -> list[CellResult]:
         return [cell for at in versions if (cell := self.cells[place][at]) is not None]

@@ -9,7 +9,19 @@ import re
 from collections.abc import Sequence
 
 from harness import amounts
-from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult, Varied
+from harness.model import (
+    FAILURES,
+    GOOD,
+    UNSURE,
+    Attribution,
+    Cell,
+    CellVerdict,
+    Install,
+    Lane,
+    RunResult,
+    Varied,
+    grouped,
+)
 from harness.model.signals import is_told_alone
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import cell_key, lane_text, some_of, together
@@ -45,7 +57,9 @@ def cause_text(attribution: Attribution, result: RunResult) -> str:
             )
             cause = f"{names.good_with(attribution)}: it takes both the image and {one}{_or_software(attribution)}"
         case "undecided":
-            cause = _undecided(attribution, names)
+            cause = "; ".join(
+                filter(None, (_alike_elsewhere(attribution, result, names), _undecided(attribution, names)))
+            )
     return "; ".join(filter(None, (cause, _controls(attribution, names))))
 
 
@@ -144,6 +158,27 @@ def _undecided(attribution: Attribution, names: LaneNames) -> str:
     several = len({lane.host for lane in attribution.bad_lanes}) > 1 and len(kinds) > 1 and not attribution.alike
     cleared = f"not the {names.kind(attribution.bad_lanes)}'s fault; " if doubt == "nothing good" and several else ""
     return f"{cleared}{doubts[doubt]}: {_way(attribution, names)}"
+
+
+def _alike_elsewhere(attribution: Attribution, result: RunResult, names: LaneNames) -> str:
+    """Return `the RTX 3090 fails alike in 1 of 29 launches` of lanes that are not bad; "" if none has the failure."""
+    if attribution.metric != "outcome":
+        return ""
+    launches = grouped(
+        (entry.cell.lane, trial)
+        for entry in result.cells
+        if entry.cell.image.series == attribution.series and entry.cell.variant in attribution.variants
+        for trial in entry.trials
+        if trial.measured
+        and (entry.cell.lane in attribution.open_lanes or entry.cell.image.version in attribution.images)
+    )
+    bad = [trial for lane in attribution.bad_lanes for trial in launches.get(lane, ()) if trial.end in FAILURES]
+    same, told = {trial.failed_by for trial in bad}, []
+    for lane in attribution.open_lanes:
+        own = launches.get(lane, ())
+        if failed := sum(trial.end in FAILURES and trial.failed_by in same for trial in own):
+            told.append(f"{names.one(lane)} fails alike in {failed} of {amounts.count(len(own), 'launch')}")
+    return "; ".join(told)
 
 
 def _way(attribution: Attribution, names: LaneNames) -> str:

@@ -13,7 +13,8 @@ from functools import partial
 import pytest
 
 from harness.judge.attribution.cause import attribute
-from harness.model import Attribution, CellVerdict, Effect, Finding, Lane, SignalVerdict, Variant
+from harness.model import Attribution, CellResult, CellVerdict, Effect, Failure, Finding, Lane, SignalVerdict, Variant
+from harness.report.text.fault_sentences import sentence
 from tests.players import build
 from tests.players.faults import NEW, NGC, OLD, PLAIN
 from tests.players.trials import made_trial
@@ -96,6 +97,31 @@ def test_a_failure_on_the_other_card_does_not_clear_it() -> None:
 
     (told,) = found(judge, crashing(NEW))
     assert (told.cause, told.open_lanes) == ("image", (OLD,))
+
+
+@pytest.mark.parametrize(("failed", "cause"), [(5, "undecided"), (1, "gpu")])
+def test_a_failure_in_an_undecided_version_of_the_other_card_counts(failed: int, cause: str) -> None:
+    """One card failed in 15 of 64 launches, the other one in 1 of 29, and the card was blamed: the failure was in a
+    version that was inconclusive, and the launches of the good ones were too few to be luck."""
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        if at == NEW:
+            return crashed(5, 20)
+        return replace(build.unknown("inconclusive", "") if version == MIDDLE else build.flat(), trials=20)
+
+    always = replace(crashing(NEW), kind="bad_from_start", before=None, after=OLDEST)
+    result = build.run([(NGC, (OLD, NEW), (PLAIN,))], judge, findings=[always])
+    launches = {"crash": made_trial(end="crash", failure=Failure(signal=11)), "fine": made_trial(end="completed")}
+
+    def launched(cell: CellResult) -> CellResult:
+        crashes = 5 if cell.cell.lane == NEW else failed if cell.cell.image.version == MIDDLE else 0
+        return replace(cell, trials=(launches["crash"],) * crashes + (launches["fine"],) * (20 - crashes))
+
+    result = replace(result, cells=tuple(map(launched, result.cells)))
+    (told,) = attribute(result.plan, result.cells, result.findings)
+    assert told.cause == cause
+    if cause == "undecided":
+        assert "the RTX 3090 fails alike in 5 of 60 launches; " in sentence(told, result)
 
 
 def test_a_param_is_blamed_only_if_the_other_variants_would_have_failed_too() -> None:
