@@ -1,6 +1,6 @@
 """Judges whether an image can run on a GPU: before it starts, and from the output of a trial that failed. Pure.
 
-`docs/gpu.md` lists what is known. A cell is never left out because something is unknown.
+`docs/gpu.md` tells the rules. A cell is never left out because something is unknown.
 """
 
 from harness.compat.image_on_gpu import (
