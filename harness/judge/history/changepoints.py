@@ -38,6 +38,11 @@ FEW_VERSIONS = 4
 WOBBLE = 0.05
 """Least standard deviation of a version's mean, as a share of the least change that counts: on a quiet host, versions
 that differ by less are alike for the search."""
+NOISIER = 0.02
+"""Significance level at which the noise of some versions counts as higher than that of the others."""
+MAYBE_NOISIER = 0.5
+"""The same where another round can be launched: three launches seldom show a noise of their own. With it, one noisier
+version is accused in 0.9 to 1.6 % of rows, and in up to 5 % without (`benchmarks/accuracy_sizes.py`)."""
 NEAR = 100
 """Largest distance, in versions, of the place of a change from the first estimate of it."""
 
@@ -82,11 +87,13 @@ class Levels:
 
 @dataclass(frozen=True, kw_only=True)
 class Laid:
-    """A table without round effects, shape (rounds, versions): `values` with outliers winsorized, `raw` as measured."""
+    """A table without round effects, shape (rounds, versions): `values` with outliers winsorized, `raw` as measured.
+    `noisier`: the significance level at which versions of a level count as noisier than the others."""
 
     values: Floats
     raw: Floats
     spread: Spread
+    noisier: float = NOISIER
 
     @property
     def rounds(self) -> int:
@@ -283,12 +290,6 @@ def _p(
     return test.p_value((few - many.mean()).ravel() / error)
 
 
-NOISIER = 0.02
-"""Significance level at which the noise of some versions counts as higher than that of the others."""
-MAYBE_NOISIER = 0.5
-"""The same where a change is to be named: three launches seldom show a noise of their own. At 0.02, one noisier version
-was accused in up to 5 % of rows, at 0.5 in up to 1 %, for 0.15 more rounds of a change of 1.5 times the limit and none
-of larger ones (`benchmarks/accuracy_sizes.py`)."""
 ROUNDS_FOR_OWN = 3
 """Fewest rounds that show the noise of one or two versions; more versions need one more. From four rounds on, the
 farthest launch of each version does not count in the test: it may be an outlier."""
@@ -323,7 +324,7 @@ def _p_if_noisier(
     """Return the p-value of Welch's test of `level` against `rest` if the launches of the versions `own`, which are one
     of both, differ by more than those of all others; 0 if they do not.
     """
-    noises = own_noise(laid.raw, own, alpha=MAYBE_NOISIER)
+    noises = own_noise(laid.raw, own, alpha=laid.noisier)
     if noises is None:
         return 0.0
     launches = [len(own) * laid.rounds, (len(rest) + len(level) - len(own)) * laid.rounds]

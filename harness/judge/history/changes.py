@@ -13,7 +13,7 @@ from harness.judge.comparison.compared_levels import Compared, Modes, modes_of
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.noise import floor, spread_of, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints import Changepoint, Laid, Levels, exact_levels, find_levels, lay_out
+from harness.judge.history.changepoints import NOISIER, Changepoint, Laid, Levels, exact_levels, find_levels, lay_out
 from harness.judge.history.flaky import MISS
 from harness.judge.history.transitions import ALPHA, growth_changes, mode_changes, outcome_changes, slowdown_changes
 from harness.model import (
@@ -180,8 +180,11 @@ class KnownLevels:
         return level_changes(self.metric, self.table.positions, self.levels, least=self.least, baseline=baseline)
 
 
-def known_levels(metric: Metric, table: RoundTable, *, limit: float, noise: Noise | None = None) -> KnownLevels:
-    """Return the levels of a table. With few versions, its noise is pooled with `noise`, the lane's A/A noise."""
+def known_levels(
+    metric: Metric, table: RoundTable, *, limit: float, noise: Noise | None = None, noisier: float = NOISIER
+) -> KnownLevels:
+    """Return the levels of a table. With few versions, its noise is pooled with `noise`, the lane's A/A noise.
+    `noisier`: as in `Laid`."""
     of_lane = spread_of(noise, metric)
     alike = floor(of_lane, rounds=len(table.values))
     least = max(log_of(metric, limit), alike)
@@ -190,7 +193,7 @@ def known_levels(metric: Metric, table: RoundTable, *, limit: float, noise: Nois
         laid = Laid(values=values, raw=raw, spread=Spread(deviation=0.0, freedom=1))
         levels = exact_levels(table.values[0])
     else:
-        laid = lay_out(table.values, of_lane)
+        laid = replace(lay_out(table.values, of_lane), noisier=noisier)
         levels = find_levels(laid, least=least, alpha=ALPHA)
     return KnownLevels(metric=metric, table=table, laid=laid, levels=levels, alike=alike, least=least)
 

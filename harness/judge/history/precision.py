@@ -31,7 +31,7 @@ from harness.judge.comparison.round_tables import (
     rounds_in_common,
 )
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.history.changepoints import FEW_VERSIONS, least_found, own_noise
+from harness.judge.history.changepoints import FEW_VERSIONS, MAYBE_NOISIER, least_found, own_noise
 from harness.judge.history.changes import KnownLevels, known_levels, signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
 from harness.model import (
@@ -297,7 +297,7 @@ def too_wide(
     rounds, versions = table.values.shape
     if rounds >= most:
         return None
-    known = known_levels(metric, table, limit=limit, noise=noise)
+    known = known_levels(metric, table, limit=limit, noise=noise, noisier=MAYBE_NOISIER)
     alpha, least = strictest(metric, rows=rows), log_of(metric, limit)
     bad = _certainly_bad(known, baseline, alpha=alpha)
     levels = dict(zip(table.positions, np.exp(table.values.mean(axis=0)).tolist(), strict=True))
