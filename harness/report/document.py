@@ -17,8 +17,8 @@ from harness.report.added import added_to
 from harness.report.blocks import Items, ReportSection
 from harness.report.finding_boxes import FindingBox, boxes, observation_text
 from harness.report.text import headline, not_decided
-from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.names import at_most, cell_key, notable_cells
+from harness.report.text.harmless_text import plain, shortened
+from harness.report.text.names import at_most, cell_key, notable_cells, seen_in, versions_of
 from harness.report.text.signal_words import SO_FAR, WHY_LENGTH, is_needless, tone
 from harness.report.version_table import ReportTable
 
@@ -82,17 +82,18 @@ def warnings(result: RunResult) -> list[str]:
 
 def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
     """Yield the observations `of_results`, or all others; those made in several rows share a line:
-    `six 1.1 → 1.2, 2 rows: log: Could not …`.
+    `six 1.1 → 1.2, 2 rows: log: Could not …`, or `six since 1.2, …` if it is known which later versions have them, too.
     """
+    versions = versions_of(result)
     places = grouped(
-        ((each.series, each.before, each.after, observation_text(each)), f"{each.lane}, {each.variant}")
+        ((each.series, seen_in(each, versions[each.series]), observation_text(each)), f"{each.lane}, {each.variant}")
         for each in result.observations
         if (each.signal.startswith(METRIC_PREFIX) or each.signal == "other_result") == of_results
     )
     told = [
-        f"{plain(series)}{'' if before == after else f' {version(before)} → {version(after)}'}, "
+        f"{f'{plain(series)} {when}'.rstrip()}, "
         f"{plain(where[0]) if len(set(where)) == 1 else f'{len(set(where))} rows'}: {text}"
-        for (series, before, after, text), where in places.items()
+        for (series, when, text), where in places.items()
     ]
     yield from at_most(told, _MOST_OBSERVATIONS, rest="and {} more: see result.json")
 

@@ -42,6 +42,7 @@ from harness.model import (
 )
 from harness.report import html_page
 from harness.report.exports.cell_table import cell_json
+from harness.report.terminal import run_report
 from harness.report.text import headline
 from harness.report.text.signal_words import per_of
 from tests.players import build
@@ -602,6 +603,19 @@ def test_what_is_to_be_looked_at_comes_before_what_is_good(names: Sequence[str],
     """`All 2 cells are good, with 1 thing to look at` hid the thing."""
     told = f"six {names[-1]} ends in another way: it leaves nothing on the disk. The other {good} good."
     assert headline.sentence(observing(names)) == told
+
+
+@pytest.mark.parametrize(
+    ("last", "told"), [("1.18", "since 1.16"), ("1.17", "in 1.16 and 1.17"), ("1.16", ""), (None, "")]
+)
+def test_the_first_version_that_shows_a_change_is_named_like_that_of_a_finding(last: str | None, told: str) -> None:
+    """`six gives another result from 1.16 to 1.18: … → …` sounded as if 1.16 were good."""
+    seen = replace(observing(["1.15", "1.18"]).observations[0], after="1.16", last=last)
+    result = replace(observing(["1.15", "1.16", "1.17", "1.18"]), observations=(seen,))
+    who = f"six ends in another way {told}" if told else "six 1.16 ends in another way"
+    assert f"{who}: it leaves" in headline.sentence(result)
+    where = told or ("1.15 → 1.16" if last is None else "in 1.16")
+    assert f"six {where}, local, {build.POP}: other end: it leaves" in run_report.text(result, wide=True)
 
 
 def test_a_result_on_the_last_line_that_vanishes_is_told_once() -> None:

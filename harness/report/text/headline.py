@@ -17,10 +17,12 @@ from harness.report.text.names import (
     notable_cells,
     params_text,
     row_key,
+    seen_in,
     side_of,
     some_of,
     together,
     variant_text,
+    versions_of,
 )
 from harness.report.text.signal_words import is_needless, looks_bad_because, tone
 
@@ -59,14 +61,15 @@ def to_look_at(result: RunResult) -> list[str]:
     """
     begins = {side_of(one, one.after) for one in result.findings if one.metric == "outcome" or one.verdict == "nan"}
     gone = {side_of(one, one.after) for one in result.findings if one.verdict == "vanished"}  # it was on the last line
-    notable = [each for each in result.observations if each.signal in NOTABLE]
+    notable, versions = [each for each in result.observations if each.signal in NOTABLE], versions_of(result)
     errors = [side_of(each, each.after) for each in notable if each.signal == NOTABLE[0]]
     told: list[tuple[tuple[str, str], Observation]] = []
     for each in sorted(notable, key=lambda one: NOTABLE.index(one.signal)):
         place = side_of(each, each.after)
         is_named = each.text.startswith("Traceback ") and errors.count(place) > 1  # its last line says more
         if place not in begins and not is_named and not (each.signal == "other_end" and place in gone):
-            told.append(((_who_shows(each), shortened(each.text.rstrip(":"), most=160)), each))
+            who = _who_shows(each, versions[each.series])
+            told.append(((who, shortened(each.text.rstrip(":"), most=160)), each))
     return [f"{who}{_where(alike, result)}: {text}" for (who, text), alike in grouped(told).items()]
 
 
@@ -81,15 +84,13 @@ def _where(alike: Sequence[Observation], result: RunResult) -> str:
     return f"{some} with {some_of(list(map(params_text, shown)), _MOST)}" if scenarios <= others else some
 
 
-def _who_shows(each: Observation) -> str:
-    """Return `six 1.2 prints a new error`, `six prints a new error from 1.2 to 1.4` if later versions do so, too, or
-    `six gives another result` on another lane, whatever the version."""
+def _who_shows(each: Observation, versions: Sequence[str]) -> str:
+    """Return `six 1.2 prints a new error`, `six prints a new error since 1.2` if later versions do so, too, or `six
+    gives another result` on another lane, whatever the version."""
     series, verb = plain(each.series), signal_words.verb(signal_of(each.signal))
-    if each.before == each.after:
-        return f"{series} {verb}"
-    if each.last is None or each.last == each.after:
+    if each.before != each.after and each.last in (None, each.after):
         return f"{series} {version(each.after)} {verb}"
-    return f"{series} {verb} from {version(each.after)} to {version(each.last)}"
+    return f"{series} {verb} {seen_in(each, versions)}".rstrip()
 
 
 def _cells(result: RunResult, some: int) -> str:

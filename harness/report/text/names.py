@@ -77,17 +77,27 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
 def notable_cells(result: RunResult) -> dict[CellKey, list[Observation]]:
     """Return the observations that nobody should miss by the key of each cell that shows them, errors first."""
     order = versions_of(result)
-
-    def shown_by(each: Observation) -> Sequence[str]:
-        versions = order[each.series]
-        return versions[versions.index(each.after) : versions.index(each.last or each.after) + 1]
-
     return grouped(
         (side_of(each, version), each)
         for each in sorted(result.observations, key=lambda each: each.signal != NOTABLE[0])
         if each.signal in NOTABLE
-        for version in shown_by(each)
+        for version in _shown_by(each, order[each.series])
     )
+
+
+def _shown_by(each: Observation, versions: Sequence[str]) -> Sequence[str]:
+    return versions[versions.index(each.after) : versions.index(each.last or each.after) + 1]
+
+
+def seen_in(each: Observation, versions: Sequence[str]) -> str:
+    """Return which of these `versions` show an observation: `since 1.2` up to the newest one, `in 1.2 and 1.3` or, if
+    later ones are unknown, `1.1 → 1.2`; "" on another lane, whatever the version."""
+    if each.before == each.after:
+        return ""
+    if each.last is None:
+        return f"{version(each.before)} → {version(each.after)}"
+    is_newest = each.last == versions[-1]
+    return f"since {version(each.after)}" if is_newest else f"in {version_range(_shown_by(each, versions))}"
 
 
 def versions_of(result: RunResult) -> dict[str, list[str]]:
