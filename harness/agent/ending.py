@@ -111,7 +111,7 @@ RULE = re.compile(r"[-=*_]{9,}\s*$")
 ORDERS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 
-def last_words(text, step=None):
+def last_words(text: str, step: "re.Pattern[str] | None" = None) -> str:
     """Return the last meaningful line, "" if there is none; after a traceback, the line that names the exception.
 
     `step` is a pattern: lines that match it are progress, not a reason.
@@ -121,13 +121,13 @@ def last_words(text, step=None):
     return (_exception(lines[-NEAR_THE_END:]) or _boxed(lines) or (lines or [""])[-1]).strip()[:LONGEST]
 
 
-def _boxed(lines):
+def _boxed(lines: "list[str]") -> str:
     """Return the first line between two rules that end the output, as mpirun draws them, "" if there are none."""
     rules = [number for number, line in enumerate(lines) if RULE.match(line)]
     return lines[rules[-2] + 1] if len(rules) > 1 and rules[-1] == len(lines) - 1 else ""
 
 
-def _exception(lines):
+def _exception(lines: "list[str]") -> str:
     """Return the first line after the frames of the last traceback; later lines continue the exception's text."""
     headers = [number for number, line in enumerate(lines) if HEADER in line]
     frames = lines[headers[-1] + 1 :] if headers else []

@@ -77,7 +77,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     """
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
-        return trial.after_end((trial.message.strip().splitlines() or [""])[-1]), trial.end in BAD
+        return trial.after_end((trial.gist.strip().splitlines() or [""])[-1]), trial.end in BAD
     if scenario.limits.exit_only:
         return "exit 0", False
     if trial.is_one_figure and over_time(trial) is None:

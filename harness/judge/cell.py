@@ -49,7 +49,6 @@ from harness.model import (
     Trials,
     VerdictName,
     counted,
-    gist,
 )
 from harness.model.measured import LEAST_STEPS
 
@@ -62,7 +61,7 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> Cell
     if not launches:
         setups = [trial for trial in trials if trial.end == "setup"]
         with_message = setups or [trial for trial in trials if trial.message]
-        why = gist(with_message[-1].told) if with_message else "no launch finished"
+        why = with_message[-1].gist if with_message else "no launch finished"
         return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))
     names, support = _judged(telling(launches))
     return _summarized(names, launches=launches, support=support, limits=limits)
@@ -347,7 +346,7 @@ def _bad_growths(launch: JudgedTrial) -> list[str]:
 
 def _failure_words(launch: JudgedTrial) -> str:
     signal = f"signal {launch.trial.failure.signal}" if launch.trial.failure.signal is not None else ""
-    return ", ".join(part for part in (signal, gist(launch.trial.message)) if part) or launch.trial.end
+    return ", ".join(part for part in (signal, launch.trial.gist) if part) or launch.trial.end
 
 
 # ---------------------------------------------------------------- signals that a cell's own launches decide

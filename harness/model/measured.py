@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from harness.agent.ending import last_words
 from harness.model.step_kinds import adds_to_memory
 
 if TYPE_CHECKING:
@@ -413,6 +414,14 @@ class Trial:
     def told(self) -> str:
         """Return the trial's message, followed by the advice on the matrix file."""
         return "; ".join(filter(None, (self.message, REMEDIES[self.failure.remedy])))
+
+    @property
+    def gist(self) -> str:
+        """Return the line of `told` that names the error. What a command that failed in the program printed comes
+        before it, because only that says why: `No module named pip; CalledProcessError: Command …`."""
+        line = gist(self.told)
+        said = last_words(self.output.tail.partition(TRACEBACK)[0]) if "CalledProcessError" in line else ""
+        return f"{said}; {line}" if said else line
 
     def after_end(self, line: str) -> str:
         """Return a line of the message after the end: `crash: step 3: …`. A line on a failure in setup stays unchanged,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness import amounts
-from harness.model import GOOD, Attribution, CellResult, Episode, Finding, Observation, RunResult, gist
+from harness.model import GOOD, Attribution, CellResult, Episode, Finding, Observation, RunResult
 from harness.model.attributed import bounds_of, sign_of
 from harness.model.from_file import grouped, written
 from harness.model.judged import Effect, Interval
@@ -397,4 +397,4 @@ def _price(before: CellResult, cured: CellResult, what: str) -> str:
 def _said(entry: CellResult) -> str:
     """Return the gist of the failure message of a cell's longest failed launch; "" if none failed or said anything."""
     failed = [trial for trial in entry.trials if trial.measured and not trial.ended_well]
-    return gist(max(failed, key=lambda trial: trial.last_step).message) if failed else ""
+    return max(failed, key=lambda trial: trial.last_step).gist if failed else ""

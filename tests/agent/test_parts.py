@@ -22,7 +22,7 @@ from harness.agent.probes.processes import Bounds
 from harness.agent.scenario import stepping
 from harness.agent.supervisor import command
 from harness.agent.supervisor.child import Death
-from harness.judge.cell import gist
+from harness.model import gist
 from harness.model.measured import MOST_METRICS
 
 

@@ -32,6 +32,7 @@ from harness.model import (
     Look,
     MetricLimit,
     Observation,
+    Printed,
     RunResult,
     Series,
     SignalVerdict,
@@ -567,20 +568,29 @@ def test_a_run_that_measured_nothing_is_not_good() -> None:
 
 
 @pytest.mark.parametrize(
-    ("codes", "told"),
+    ("messages", "told"),
     [
-        ((1, 2, 2), "though not alike. six 1.15: sys.exit(1); six 1.16 and 1.17: sys.exit(2)."),
-        ((1, 1, 1), "alike. six 1.15, 1.16 and 1.17: sys.exit(1)."),
+        (("exit(1)", "exit(2)", "exit(2)"), "though not alike. six 1.15: exit(1); six 1.16 and 1.17: exit(2)."),
+        (("exit(1)",) * 3, "alike. six 1.15, 1.16 and 1.17: exit(1)."),
+        (["No file: /a/x"] * 3, "alike. six 1.15, 1.16 and 1.17: No file: /a/x."),
+        (["No file: /a/x", "No file: /a/x", "No file: /b/x"], "alike. six 1.15, 1.16 and 1.17: No file: x."),
+        (["No file: /a/x", "No file: /a/y", "No file: /a/x"],
+         "though not alike. six 1.15 and 1.17: No file: /a/x; six 1.16: No file: /a/y."),
+        ([f"CalledProcessError: '/env/{name}/bin/python -m pip' failed (a.py:{name} in f)" for name in (1, 2, 3)],
+         "alike. six 1.15, 1.16 and 1.17: python: No module named pip; CalledProcessError: 'python -m pip' failed "
+         "(a.py in f)."),
     ],
-)
-def test_versions_that_all_fail_before_a_step_are_undecided_with_the_reason(codes: Sequence[int], told: str) -> None:
-    """Exit code 1, and 2 in later versions, was "nothing bad in what ran" with the exit code of a lost host."""
+)  # fmt: skip
+def test_versions_that_all_fail_before_a_step_are_undecided_with_the_reason(messages: Sequence[str], told: str) -> None:
+    """Exit code 1, and 2 in later versions, was "nothing bad in what ran" with the exit code of a lost host. Later, one
+    failure in environments with folders of their own was `not alike`, and did not say what the command lacked."""
     series = build.series("six", ["1.15", "1.16", "1.17"])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     plan = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat()).plan
+    printed = Printed(tail="/env/1/bin/python: No module named pip\nTraceback (most recent call last):\n  x\nE: y")
     runs = [
-        CellRun(cell=cell, trials=[trial_of(number, end="setup", message=f"sys.exit({code})") for number in range(2)])
-        for cell, code in zip(cells, codes, strict=True)
+        CellRun(cell=cell, trials=[trial_of(end="setup", message=message, output=printed) for _ in range(2)])
+        for cell, message in zip(cells, messages, strict=True)
     ]
     result = judge_run(plan, [judge_row(row_run(runs))], directory=Path("none"))
     assert (result.verdict, result.exit_code) == ("inconclusive", 4)

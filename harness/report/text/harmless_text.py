@@ -93,3 +93,12 @@ def spelled(text: str, *, encoding: str) -> str:
     except UnicodeEncodeError:
         return text.translate(_SPELLINGS).encode(encoding, "replace").decode(encoding)
     return text
+
+
+_PLACE = re.compile(r"(?<![\w.])/[^\s'\":]*/|(?<=\w):\d+(?= in )")
+
+
+def without_places(text: str) -> str:
+    """Return a text without the folders of files and the numbers of lines, in which environments and versions differ:
+    `x: no such file (train.py in <module>)`."""
+    return _PLACE.sub("", text)

@@ -9,7 +9,7 @@ from harness import amounts
 from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, Observation, RunResult, grouped, signal_of
 from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
-from harness.report.text.harmless_text import plain, shortened, version
+from harness.report.text.harmless_text import plain, shortened, version, without_places
 from harness.report.text.names import (
     at_most,
     cell_key,
@@ -131,14 +131,15 @@ def _open(result: RunResult) -> bool:
 
 
 def _all_failed(failed: Sequence[CellResult], result: RunResult) -> str:
-    """Return how the versions fail, none of which can be compared: each reason once, with its versions."""
-    told = grouped(
-        ((plain(each.cell.image.series), each.verdict.why), version(each.cell.image.version)) for each in failed
-    )
-    ways = [
-        f"{name} {some_of(list(dict.fromkeys(own)), _MOST)}: {shortened(why, most=120)}"
-        for (name, why), own in told.items()
-    ]
+    """Return how the versions fail, none of which can be compared: each reason once, with its versions. What
+    differs by places only is one reason, told without them."""
+    told = grouped(((plain(each.cell.image.series), without_places(each.verdict.why)), each) for each in failed)
+    ways = []
+    for (name, why), own in told.items():
+        versions = list(dict.fromkeys(version(each.cell.image.version) for each in own))
+        whole = {each.verdict.why for each in own}
+        said = shortened(whole.pop() if len(whole) == 1 else why, most=120)
+        ways.append(f"{name} {some_of(versions, _MOST)}: {said}")
     how = "alike" if len({why for _, why in told}) == 1 else "though not alike"
     which = "every version" if len(failed) == len(result.cells) else "every version that ran"
     return f"Nothing could be compared: {which} fails, {how}. {'; '.join(at_most(ways, _MOST))}."
