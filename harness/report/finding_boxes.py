@@ -162,7 +162,7 @@ class FindingBox:
         entry = self.cells.get(side_of(self.telling.finding, version))
         if entry is None or self._drifts:
             return (None if entry is None else entry.verdict.drift), None
-        return signal_words.figure_of(self.fault.metric, entry.verdict)
+        return signal_words.figure_beside(self.fault.metric, entry.verdict)
 
     def _bound(self, version: str | None) -> float | None:
         """Return the smallest leak that a good version rules out; None for any other version, and any other fault."""

@@ -79,7 +79,7 @@ def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval |
     """Return a figure and its confidence interval, in the unit of the chart's title. For peak memory that was not
     compared, the interval is the range of the launches.
     """
-    value, interval = signal_words.figure_of(metric, entry.verdict)
+    value, interval = signal_words.figure_beside(metric, entry.verdict)
     scale = _SCALES.get(metric, 1.0)
     value, interval = value and scale * value, interval and (scale * interval[0], scale * interval[1])
     peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib is not None]

@@ -382,7 +382,7 @@ def _row(entry: CellResult, issue: Issue, first: Metric) -> list[str]:
     step_ms = None if step_s is None else 1000 * step_s
     own = signal_words.figure_text(first, verdict)
     if signal_of(first).kind == "growth":
-        own = amounts.with_interval(*signal_words.figure_of(first, verdict))
+        own = amounts.with_interval(*signal_words.figure_beside(first, verdict))
     return [
         entry.cell.image.version,
         _image(entry),

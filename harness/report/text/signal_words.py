@@ -99,6 +99,14 @@ def figure_of(name: str, verdict: CellVerdict) -> tuple[float | None, Interval |
     return verdict.of(name).value, verdict.of(name).ci
 
 
+def figure_beside(name: str, verdict: CellVerdict) -> tuple[float | None, Interval | None]:
+    """Return `figure_of` as it stands beside that of another version: what shrank did not grow, so that it is 0."""
+    value, interval = figure_of(name, verdict)
+    if value is not None and value < 0 and shown_signal(name).kind == "growth":
+        return 0.0, interval and (0.0, max(interval[1], 0.0))
+    return value, interval
+
+
 def value_text(
     name: str, value: float | None, *, like: float | None = None, digits: int = amounts.DIGITS, per: Per = "step"
 ) -> str:

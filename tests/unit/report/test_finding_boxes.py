@@ -143,6 +143,23 @@ def test_the_largest_change_leads_in_the_headline_and_in_the_table() -> None:
     assert [cell.word for cell in shown.tables[0].rows[0].cells if cell is not None][1] == "peak memory"
 
 
+def test_a_growth_that_is_not_there_is_0_beside_one_that_is() -> None:
+    """`shared memory -0.314 → 15.8 KiB/line` sounded as if the good version freed some."""
+    of = build.series("app", ["1", "2"])
+    grows = build.finding(of, build.HERE, build.POP, before="1", after="2", metric="shm",
+                          effect=Effect(value=15.8, unit="KiB/step", ci=(15.7, 15.9)))  # fmt: skip
+    sides = {"1": SignalVerdict(seen="good", value=-0.314, ci=(-0.4, -0.2)),
+             "2": SignalVerdict(seen="bad", value=15.8, ci=(15.7, 15.9))}  # fmt: skip
+
+    def verdict(version: str, lane: Lane, of: Variant) -> CellVerdict:
+        return build.seen(build.flat(), shm=sides[version])
+
+    result = build.run([(of, [build.HERE], [build.POP])], verdict, findings=[grows])
+    (box,) = boxes(result)
+    assert "shared memory 0 → 15.8 (15.7 to 15.9) KiB/step" in box.brief
+    assert "-0.3" not in html_page.render(result)
+
+
 def noticing(*texts: str) -> RunResult:
     result = build.quickstart()
     told = tuple(
