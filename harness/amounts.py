@@ -150,7 +150,7 @@ def every(amount: int, noun: str) -> str:
 
 def plural(noun: str, amount: int) -> str:
     """Return a noun as it follows this amount: `launch` after 1, else `launches`."""
-    return noun if amount == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"
+    return noun if amount == 1 else f"{noun}{'es' if noun.endswith(('ch', 'ss')) else 's'}"
 
 
 def without_unit(text: str, other: str) -> str:

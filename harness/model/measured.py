@@ -302,7 +302,8 @@ class Facts:
     `step_shape` which lines. `start_s` lasts from the launch until Python runs, `setup_s` until the first step,
     `first_step_s` is that step; a program or a command that ended by itself took `run_s`, of which `end_s` came after
     the last step. One that was still busy after its last step was ended `busy_s` later. `kept_waiting` is the share of
-    the time in which its first thread could run in which others ran. `environment` has values, `environment_names` the
+    the time in which its first thread could run in which others ran. `outlived_by` are the names of the processes that
+    it left running. `environment` has values, `environment_names` the
     names of the other variables.
     """
 
@@ -337,6 +338,7 @@ class Facts:
     end_s: float | None = None
     busy_s: float | None = None
     kept_waiting: float | None = None
+    outlived_by: tuple[str, ...] | None = None
     ranks: tuple[RankFacts, ...] = ()
 
     def __bool__(self) -> bool:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, create_model
 
 from harness.atomic_files import write_atomically
 from harness.errors import UsageError
-from harness.model import Cell, Floats, Look, Trace, Trial
+from harness.model import Cell, Facts, Floats, Look, Trace, Trial
 from harness.model.measured import LOOK_COLUMNS, beyond_any_trace
 from harness.store.json_files import ABSENT, read_json
 
@@ -74,7 +74,8 @@ def trial_to_json(trial: Trial, cell: Cell) -> dict[str, Any]:
     plain = {item.name: getattr(trial, item.name) for item in fields(Trial) if item.name != "trace"}
     del plain["reading"]  # which the judge gives it
     plain |= {name: asdict(plain[name]) for name in ("output", "asked", "image", "conditions", "failure")}
-    plain["facts"] = {name: value for name, value in asdict(trial.facts).items() if value not in (None, (), False)}
+    unknown = asdict(Facts())
+    plain["facts"] = {name: value for name, value in asdict(trial.facts).items() if value != unknown[name]}
     return {"schema": SCHEMA, "cell": describe_cell(cell), **plain, "trace": _trace_to_json(trial.trace)}
 
 

@@ -77,6 +77,16 @@ def test_without_a_pattern_it_is_sampled_in_time(tmp_path: Path, thorough_python
     assert set(told.column("step_s")) == {None}
 
 
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("setsid sleep 9 >/dev/null 2>&1 &", ["sleep"]), ("sleep 0.2 &", []), ("exit 3", None)],
+)
+def test_what_outlives_it_is_named(tmp_path: Path, thorough_python: str, command: str, names: list[str] | None) -> None:
+    """A short helper that ends at the same time does not count, nor does what a failure leaves."""
+    told = run(tmp_path, thorough_python, "sh", "-c", command, looks=[100])
+    assert told.done["outlived_by"] == names
+
+
 def test_what_it_wrote_last_counts(tmp_path: Path, thorough_python: str) -> None:
     """A command that wrote a hundred times as much at its end was good by its last look while it lived."""
     write = "dd if=/dev/zero of=/dev/null bs=1M count=30 status=none"

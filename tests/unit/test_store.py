@@ -23,7 +23,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InfrastructureError, UsageError
-from harness.model import Cell, Conditions, Failure, LaunchedImage, Look, Printed, Steps, Trace, Trial, Trials, measured
+from harness.model import (
+    Cell,
+    Conditions,
+    Facts,
+    Failure,
+    LaunchedImage,
+    Look,
+    Printed,
+    Steps,
+    Trace,
+    Trial,
+    Trials,
+    measured,
+)
 from harness.store import RunDirectory, json_files, read_trial, trial_to_json, write_atomically
 from tests.players.plans import a_cell
 
@@ -90,6 +103,15 @@ def read_with(folder: Path, **parts: object) -> Trace | None:
     content["trace"].update(parts)
     (folder / "x.json").write_text(json.dumps(content))
     return read_trial(folder / "x.json").trace
+
+
+@pytest.mark.parametrize("names", [None, (), ("sleep",)])
+def test_that_nothing_outlived_a_program_is_known_after_a_reload(tmp_path: Path, names: tuple[str, ...] | None) -> None:
+    """A fact that was empty came back as unknown, so that launches of an earlier run could not be compared."""
+    cell = a_cell()
+    trial = replace(a_trial(cell), facts=Facts(python="3.11", outlived_by=names))
+    (tmp_path / "x.json").write_text(json.dumps(trial_to_json(trial, cell)))
+    assert read_trial(tmp_path / "x.json").facts == trial.facts
 
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf")])

@@ -170,6 +170,15 @@ class Child(object):
             time.sleep(LEAVING_PAUSE_S)
             self.reap()
 
+    def outlived_by(self, for_s):
+        """Return the names of the processes that are still alive so many seconds after the child's end."""
+        until, living = time.monotonic() + for_s, self._living()
+        while living and time.monotonic() < until:
+            time.sleep(LEAVING_PAUSE_S)
+            living = self._living()
+        found = [process.pid for process in map(processes.look_at, living) if process and process.state != "Z"]
+        return sorted(memory.contents("/proc/%d/comm" % pid).decode("utf-8", "replace").strip() for pid in found)
+
     def kill(self):
         """Kill every descendant of this supervisor, in any session, and remove the shared memory that they leave.
         Return False if one is left."""

@@ -22,6 +22,8 @@ FLUSH_S = 10.0
 LEAST_PATIENCE_S = 1.0
 PATIENCE_STEPS = 10
 LEAST_STEPS = 3  # of a slice
+OUTLIVING_S = 0.5  # after the end of a program, in which its helpers may end, too
+MOST_OUTLIVING = 16
 LEAVE_S = 5.0  # for a command that runs in place, to end what it started elsewhere
 NEXT_STEP_S = 0.01  # between two looks whether a slice has its steps
 
@@ -89,7 +91,7 @@ class Job(object):
         self.outbox = outbox
         self.clock = time.perf_counter
         self.rows, self.stride = samples.shape(order["looks"][-1])
-        self.child = self.census = self.countdown = None
+        self.child = self.census = self.countdown = self._outlived_by = None
         self.over_time = None if order["script"] or order.get("serve") else census.MemoryOverTime(self.clock)
         self.wrapper = inside.make_wrapper(order, root)
         self.components = inside.make_component_lister(order)
@@ -415,6 +417,8 @@ class Job(object):
             if self.in_place and self.child.death is None:
                 self.child.ask_to_leave(LEAVE_S)
             self._tell_of_children()
+            if self.child.death is not None and self.done["end"] in ending.WELL:
+                self._outlived_by = self.child.outlived_by(OUTLIVING_S)[:MOST_OUTLIVING]
             if self.child.death is None:
                 self.child.kept_waiting = processes.kept_waiting(self.child.pid)
             self.child.kill()
@@ -436,6 +440,7 @@ class Job(object):
             end_s=wire.json_number(self.end_s),
             busy_s=wire.json_number(self.busy_s),
             kept_waiting=wire.json_number(self.child and self.child.kept_waiting),
+            outlived_by=self._outlived_by,
             probe_cost=wire.json_number(header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),

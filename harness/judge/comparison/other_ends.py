@@ -1,5 +1,6 @@
 """Finds the versions whose launches end well, but lack what all launches of the oldest version have: an end that the
-agent in the program sees, the last line, files on the disk. Such a program may have stopped half-way.
+agent in the program sees, the last line, files on the disk, or no process that outlives it. Such a program may have
+stopped half-way.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise, takewhile
 
-from harness.amounts import in_unit
+from harness.amounts import count, in_unit
 from harness.judge.comparison.level_rules import why_end_is_hidden
 from harness.judge.comparison.printed_lines import LONGEST, NOTABLE_LINES, is_luck, lines_of, log_lines_of, mask
 from harness.model import Observed, Trial
@@ -32,6 +33,7 @@ def other_ends(launches: Sequence[Sequence[Trial]]) -> Iterator[Observed]:
         (_end_is_seen_inside, lambda before, after: after.message),
         _last_line(whole),
         (_leaves, _told_left),
+        (_is_alone, _told_outlived),
     ):
         for before, after, last in _lost(whole, has):
             found.setdefault((before, after, last), []).append(told(whole[before][0], whole[after][0]))
@@ -105,3 +107,12 @@ def _leaves(trial: Trial) -> bool | None:
 
 def _told_left(before: Trial, after: Trial) -> str:
     return f"it leaves nothing on the disk, and left {in_unit(_left_kib(before) or 0.0, 'KiB')} before"
+
+
+def _is_alone(trial: Trial) -> bool | None:
+    return None if trial.facts.outlived_by is None else not trial.facts.outlived_by
+
+
+def _told_outlived(before: Trial, after: Trial) -> str:
+    names = after.facts.outlived_by or ()
+    return f"it leaves {count(len(names), 'process')} running: {', '.join(dict.fromkeys(names))}"

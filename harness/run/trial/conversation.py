@@ -326,7 +326,7 @@ class Conversation:
         ranks = tuple(RankFacts(**{**dict(rank), "not_finite": tuple(rank.not_finite)}) for rank in done.ranks)
         self.facts = replace(
             self.facts, run_s=done.run_s, end_s=done.end_s, busy_s=done.busy_s, kept_waiting=done.kept_waiting,
-            ranks=ranks,
+            outlived_by=None if done.outlived_by is None else tuple(done.outlived_by), ranks=ranks,
         )  # fmt: skip
         banner = without_known(self.lines.noise.text()).strip()[-BANNER_LIMIT:]
         return self._trial(

@@ -298,6 +298,7 @@ class Done(Message):
     end_s: Measure | None = None
     busy_s: Measure | None = None
     kept_waiting: Measure | None = None
+    outlived_by: Annotated[list[Short], Field(max_length=16)] | None = None
     peak_rss_kib: Figure | None = None
     probe_cost: Figure | None = None
     at_exit: bool = False

@@ -61,6 +61,20 @@ def test_a_healthy_program_is_not_accused_of_its_last_line(old: Sequence[str], n
     assert not told(old, new)
 
 
+def test_processes_that_outlive_a_program_are_told_if_none_did_before() -> None:
+    """A daemon that a version left behind was named nowhere: only the peak of the memory was larger."""
+
+    def outlived(*names: str) -> list[Trial]:
+        return [replace(one, facts=replace(one.facts, outlived_by=names)) for one in whole_runs(*[WHOLE] * 3)]
+
+    alone, left = outlived(), outlived("sleep", "sleep")
+    found = [(one.after, one.last, one.text) for one in other_ends([alone, alone, left, left])]
+    assert found == [(2, 3, "it leaves 2 processes running: sleep")]
+    assert not list(other_ends([left, alone, left])), "it always did"
+    assert not list(other_ends([whole_runs(*[WHOLE] * 3), left])), "it is not known"
+    assert not list(other_ends([alone, [*left[:2], alone[2]]])), "by chance"
+
+
 def test_a_line_that_only_one_version_had_is_not_missed_and_other_words_stay_so() -> None:
     assert not told([CUT] * 3, [WHOLE] * 3, [CUT] * 3)
     reworded = WHOLE.replace("wrote", "saved")
