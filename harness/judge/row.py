@@ -272,11 +272,14 @@ def _sized(change: Change, compared: Compared) -> Change:
 
 def _with_doubts(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
     """Return the cells of a row. One that looks good is blind to the fault of the neighbouring version if its launches
-    are too few to rule that out."""
-    told = list(cells)
+    are too few to rule that out, also after a failure that is not known to end."""
+    told, ends = list(cells), [change.after for change in changes if change.metric == "outcome"]
     for change in changes:
         is_flaky = change.metric == "outcome" or change.verdict == "two modes"
-        for place in change.untestable if is_flaky else ():
+        places = list(change.untestable) if is_flaky else []
+        if change.metric == "outcome" and change.kind != "first_fixed":
+            places += range(change.after + 1, min((end for end in ends if end > change.after), default=len(cells)))
+        for place in places:
             verdict, signal = cells[place].verdict, cells[place].verdict.of(change.metric)
             if verdict.verdict in GOOD and signal.seen in ("good", "none"):
                 launches = count(verdict.able(change.metric), "launch")

@@ -26,6 +26,7 @@ from harness.model import (
     Effect,
     End,
     Finding,
+    Host,
     JudgedRow,
     Lane,
     Limits,
@@ -40,8 +41,10 @@ from harness.model import (
     Trial,
     Trials,
     Variant,
+    Varied,
 )
 from harness.report import html_page
+from harness.report.document import document
 from harness.report.exports.cell_table import cell_json
 from harness.report.terminal import run_report
 from harness.report.text import headline
@@ -613,6 +616,30 @@ def test_what_is_to_be_looked_at_comes_before_what_is_good(names: Sequence[str],
     """`All 2 cells are good, with 1 thing to look at` hid the thing."""
     told = f"six {names[-1]} ends in another way: it leaves nothing on the disk. The other {good} good."
     assert headline.sentence(observing(names)) == told
+
+
+def test_a_failure_without_a_proven_end_or_beginning_is_told_of_its_version_alone() -> None:
+    """Of 12 launches of each version, 3 of c hung: it was "12 % in every version from c", while d had a tick, and a and
+    b, which passed as many, were "nothing good to compare with", and "no cell of this matrix can settle it"."""
+    series = build.series("v", "abcd")
+    images = tuple(replace(image, source=Varied(variable="V")) for image in series.images)
+    here = Lane(host=Host(name="local", engine="process", gpus="none", where=build.WHERE))
+    cells = tuple(Cell(image=image, lane=here, variant=build.POP) for image in images)
+    plan = build.run([(replace(series, images=images), [here], [build.POP])], lambda *_: build.flat()).plan
+    hung = [trial_of(number, steps=100, end="hang", message="step 101: no progress") for number in range(3)]
+    runs = [
+        CellRun(cell=cell, trials=[*(hung if cell.image.version == "c" else []), *map(trial_of, range(3, 12))])
+        for cell in cells
+    ]
+    runs = [replace(run, trials=[*run.trials, *map(trial_of, range(12, 24 - len(run.trials)))]) for run in runs]
+    plan = replace(plan, trials=Trials(least=5, most=12))
+    result = judge_run(plan, [judge_row(row_run(runs))], directory=Path("none"))
+    assert headline.lines(result)[0] == (
+        "v hangs in 25 % of launches in c at least; b passed 12 launches, too few to rule the fault out (more: "
+        "`--trials 5:24 --decide`), so the cause is undecided."
+    )
+    (row,) = document(result).tables[0].rows
+    assert [cell.symbol for cell in row.cells if cell is not None] == ["?", "?", "▼", "?"]
 
 
 @pytest.mark.parametrize(

@@ -21,16 +21,17 @@ from harness.model import (
     GOOD,
     UNSETTLING,
     Attribution,
+    Build,
     Cause,
     Cell,
     CellResult,
     CellVerdict,
     Doubt,
     Finding,
-    Install,
     Lane,
     Observation,
     Plan,
+    Pull,
     Variant,
     VersionRow,
     grouped,
@@ -292,9 +293,9 @@ class _Group:
         if own is None or self.of.states[own][image] is not None:
             return None
         cell = self.of.rows[own].cells[image]
-        entry, needs_install = self.of.known.get(cell.id), cell.lane.host.can.makes_environments
+        entry, is_no_engine = self.of.known.get(cell.id), cell.lane.host.can.makes_environments
         is_incompatible = entry is not None and entry.verdict.verdict == "incompatible"
-        return None if is_incompatible or (needs_install and not isinstance(cell.image.source, Install)) else cell
+        return None if is_incompatible or (is_no_engine and isinstance(cell.image.source, Pull | Build)) else cell
 
 
 # ---------------------------------------------------------------- images × lanes

@@ -251,7 +251,7 @@ def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
         would_show = is_level and seen.seen == "blind" and seen.visible is not None and seen.visible < smallest
         return (seen.seen in ("good", "bad") or would_show) and not (not is_level and verdict.grows_slowly(sign))
     if verdict.verdict in UNTOLD or sign == "outcome":
-        return verdict.verdict not in UNTOLD
+        return verdict.verdict not in UNTOLD and verdict.of("outcome").seen != "blind"
     own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)
     if own is not None:
         return (not failed or own in verdict.verdicts) and not (sign == "memory" and verdict.grows_slowly())

@@ -119,7 +119,7 @@ def outcome_changes(
         bad = [place for place in side if states[place]]
         failed, fine = _counted(seen, bad)
         if fine:  # it does not always come, so that versions between that seem good are evidence of how often it does
-            is_last = side.stop == len(cells)
+            is_last = side.stop == len(cells) and change.before is not None  # else only what failed is known to fail
             failed, fine = _counted(seen, range(bad[0], side.stop if is_last else bad[-1] + 1))
         p = None
         if change.before is not None:
