@@ -494,7 +494,7 @@ def wider(limit: str, *, more: str, timed: bool = True) -> str:
     """Return the remedies as one phrase: `more` launches (if any), a wider limit, and a quieter host if the figure is
     `timed`. `limit` is the limit as the matrix file has it: `limits: {tail: …}`.
     """
-    remedies = [more, f"a wider limit (`{limit}`, or none)", "a quieter host" if timed else ""]
+    remedies = [more, f"a wider limit in the matrix (`{limit}`, or none)", "a quieter host" if timed else ""]
     *others, last = filter(None, remedies)
     either = f"{', '.join(others)} or " if others else ""
     return f"{either}{last} would help"

@@ -434,7 +434,7 @@ def test_a_training_with_a_noisy_heap_is_good_in_what_was_seen() -> None:
         assert (memory.seen, memory.limit) == ("blind", 0.5)
         assert (memory.visible or 0) > 1
         assert memory.remedy == (
-            "more steps (`steps: {budget: …}`) or a wider limit (`limits: {leak: …}`, or none) would help"
+            "more steps (`steps: {budget: …}`) or a wider limit in the matrix (`limits: {leak: …}`, or none) would help"
         )
         assert cell.of("outcome").seen == "good"
         assert more(trials) is None

@@ -108,7 +108,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     ]
     seen = shown(noisy)[0].signals["step_time"]
     assert seen.seen == "blind"
-    assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host would help"
+    assert seen.remedy == "a wider limit in the matrix (`limits: {step_time: …}`, or none) or a quieter host would help"
 
 
 @pytest.mark.parametrize(("share", "launches"), [(0.5, 8), (0.3, 18), (0.1, None), (0.01, None)])
@@ -367,7 +367,7 @@ def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_
     assert (
         seen[2].remedy
         == seen[0].remedy
-        == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host would help"
+        == "a wider limit in the matrix (`limits: {step_time: …}`, or none) or a quieter host would help"
     )
 
 
