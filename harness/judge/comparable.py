@@ -233,9 +233,13 @@ def _unsteady_lines(trials: Sequence[Trial], version: str) -> str:
 
 
 def _times_drawn(trial: Trial) -> int:
-    """Return how often a progress bar was drawn: the steps between two times took equally long."""
+    """Return how often a progress bar was drawn: the steps between two times took equally long. In slices, some steps
+    have no time: as large a share of them was drawn alone as of the others."""
     step_s = trial.figures("step_s")
-    return trial.last_step if step_s is None else 1 + int(np.count_nonzero(np.diff(step_s[np.isfinite(step_s)])))
+    if step_s is None or not (known := step_s[np.isfinite(step_s)]).size:
+        return trial.last_step
+    times = np.diff([0, *np.flatnonzero(np.diff(known)) + 1, len(known)])
+    return len(times) + round((len(step_s) - len(known)) * np.count_nonzero(times == 1) / len(known))
 
 
 def as_whole_runs(trials: Sequence[Trial]) -> tuple[Trial, ...]:

@@ -176,6 +176,19 @@ def test_lines_that_come_by_chance_are_no_steps(
     assert not unlike_steps([cut], ["1.1"]), "the harness ended them"
 
 
+@pytest.mark.parametrize(("together", "told"), [(1, ""), (5, "drawn only 16 times")])
+def test_a_bar_is_also_drawn_in_the_steps_of_slices_that_have_no_time(together: int, told: str) -> None:
+    """A bar that was drawn 80 times was said to be drawn 48 times: the first step of a slice has no time."""
+    launch = trial_of(steps=80, facts=Facts(step_kind="line", step_shape="shard bar", run_s=2.0))
+    step_s = np.repeat(times(seed=1)[: 80 // together], together)
+    step_s[1::5] = step_s[3::5] = np.nan
+    assert launch.trace is not None
+    trace = replace(launch.trace, columns={**launch.trace.columns, "step_s": step_s})
+    why = unlike_steps([[replace(launch, trace=trace)]], ["1.1"])
+    assert told in why
+    assert bool(told) == bool(why)
+
+
 def test_steps_that_are_unlike_and_were_cut_are_not_compared_at_all() -> None:
     row = counting(LINES, SPARSE, facts=Facts(step_kind="line"))
     assert "step_time" in {finding.metric for finding in row.findings}, "an earlier run did not record their shape"
