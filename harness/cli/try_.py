@@ -99,7 +99,7 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option(
     "--cache", "caches", multiple=True, metavar="NAME:AT", help="Begin with a warm cache at this path. Repeatable."
 )
-@click.option("--results", metavar="FILE", help="Read the numbers of this JSON or CSV file that the command writes.")
+@click.option("--results", metavar="FILE", help="Read the numbers of this JSON, JSONL or CSV file that it writes.")
 @click.option("--env-file", metavar="FILE", help="Variables for the command, as NAME=value lines; never written.")
 @click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
 @click.option("--python", metavar="VERSION", help="For packages and files: the interpreter.  [default: the harness's]")

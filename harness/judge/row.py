@@ -329,10 +329,10 @@ def _warnings(
             "and reading it, took part of its time and of its step times"
         )
     trials = [trial for cell in cells for trial in cell.trials]
-    unread = grouped((line, cell.cell.image.version) for cell in cells for line in _unread(cell.trials))
+    unread = grouped((line, cell.cell.image.version) for cell in cells if (line := _unread(cell.trials)))
     for line, names in unread.items():
-        by = ", ".join(names) if len(names) < len(cells) else "any version"
-        yield f"{series} on {lane}, {variant}: {line} by {by}, so that its numbers are not judged"
+        of = ", ".join(names) if len(names) < len(cells) else "every version"
+        yield f"{series} on {lane}, {variant}: {line} ({of}), so that its numbers are not judged"
     grown = [(each.reading, (each.run_s or 0.0) if is_whole_run(each) else each.last_step) for each in trials]
     for what, rates in (
         ("memory grows", [(reading.grows_alike or 0.0) * steps for reading, steps in grown]),
@@ -404,10 +404,10 @@ def _perhaps(cells: Sequence[CellResult], places: range) -> str:
     )
 
 
-def _unread(trials: Sequence[Trial]) -> dict[str, None]:
-    """Return the lines of launches that ended well about a file of results that they did not write."""
+def _unread(trials: Sequence[Trial]) -> str:
+    """Return the first line of launches that ended well about a file of results without numbers; "" if none has one."""
     lines = (line for trial in trials if trial.ended_well for line in trial.message.splitlines())
-    return dict.fromkeys(line for line in lines if line.startswith("results: ") and line.endswith("was not written"))
+    return next((line for line in lines if line.startswith("results: ")), "")
 
 
 BUSY = 0.25

@@ -1,7 +1,8 @@
-"""Reads the numbers of a file that a command writes: JSON, or CSV with a header.
+"""Reads the numbers of a file that a command writes: JSON, JSON lines, or CSV with a header.
 
-In JSON, a number is named by the keys that lead to it: `{"read": {"iops": 5}}` has `read.iops`. In CSV, the last line
-counts, and a number is named by its column; lines of two columns such as `loss,0.3` are names and numbers.
+In JSON, a number is named by the keys that lead to it: `{"read": {"iops": 5}}` has `read.iops`. A list is a series, and
+so are JSON lines: of each name, the last value counts. In CSV, the last line counts, and a number is named by its
+column; lines of two columns such as `loss,0.3` are names and numbers.
 """
 
 import csv
@@ -25,7 +26,7 @@ def read(path):
     if not os.path.isfile(path):  # a pipe would be waited for
         raise ValueError("is no file")
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             text = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ValueError(os.strerror(error.errno))
@@ -37,17 +38,37 @@ def read(path):
         except csv.Error as error:  # a field may have 128 KiB
             raise ValueError(str(error))
     try:
-        return dict(numbers_of(json.loads(text)))
+        last = dict(numbers_of(_of_json(text), series=True))
     except RecursionError:
         raise ValueError("is nested too deeply")
+    return {name: number for name, number in last.items() if number is not None}
 
 
-def numbers_of(value, name=""):
-    """Yield (name, number) for each number of a JSON value, in order."""
+def _of_json(text):
+    """Return the value, or a list of those of JSON lines."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        rows = []
+        for number, line in enumerate(text.split("\n"), 1):
+            try:
+                rows += [json.loads(line)] if line.strip() else []
+            except ValueError:
+                raise ValueError("line %d is no JSON" % number) if rows else error
+        return rows
+
+
+def numbers_of(value, name="", series=False):
+    """Yield (name, number) for each number of a JSON value, in order. `series`: also for those of lists, whose last one
+    counts, and (name, None) for a null, after which the numbers before it do not count."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from numbers_of(inner, "%s.%s" % (name, key) if name else str(key))
-    elif isinstance(value, (int, float)) and not isinstance(value, bool) and name:
+            yield from numbers_of(inner, "%s.%s" % (name, key) if name else str(key), series)
+    elif isinstance(value, list) and series:
+        for inner in value[-1:] if value and not isinstance(value[-1], dict) else value:
+            if not isinstance(inner, list):  # no matrix is a series
+                yield from numbers_of(inner, name, series)
+    elif name and (isinstance(value, (int, float)) or (value is None and series)) and not isinstance(value, bool):
         yield name, value
 
 

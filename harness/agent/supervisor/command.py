@@ -150,10 +150,12 @@ class Command(Outside):
             self._job.notes.append("results: %s was not written" % name)
             return {}
         try:
-            return result_file.read(self._results)
+            numbers, why = result_file.read(self._results), "has no numbers"
         except ValueError as error:
-            self._job.notes.append("results: %s: %s" % (name, error))
-            return {}
+            numbers, why = {}, error
+        if not numbers:
+            self._job.notes.append("results: %s: %s" % (name, why))
+        return numbers
 
     def _record(self, values):
         number = max(1, self._seen if self._pattern is not None else self._steps)

@@ -249,9 +249,13 @@ def test_only_a_host_that_is_the_machine_itself_runs_it(tmp_path: Path) -> None:
     [
         (
             "a.json",
-            '{"loss": 0.3, "io": {"reads": 5, "ok": true}, "all": [1], "name": "x"}',
+            '{"loss": 0.3, "io": {"reads": 5, "ok": true}, "all": [[1], [2]], "name": "x"}',
             {"loss": 0.3, "io.reads": 5},
         ),
+        ("a.json", '{"acc": [0.1, 0.4], "loss": [1, null], "jobs": [{"iops": 7}]}', {"acc": 0.4, "jobs.iops": 7}),
+        ("a.json", '\ufeff[{"loss": 2, "auc": 0.1}, {"loss": 1}]', {"loss": 1, "auc": 0.1}),
+        ("a.jsonl", '{"loss": 2, "val": {"auc": 0.1}}\n\n{"loss": 1}\n', {"loss": 1, "val.auc": 0.1}),
+        ("a.log", '{"loss": 2, "s": "a\u2028b"}\r\n{"loss": null}\r\n{"best": 1}', {"best": 1}),
         ("a.csv", "epoch,loss\n1,0.5\n2,0.25\n", {"epoch": 2.0, "loss": 0.25}),
         ("a.csv", "loss,0.5\n\nacc, 0.9\n", {"loss": 0.5, "acc": 0.9}),
         ("a.csv", "metric,value\nloss,0.5\nacc,0.9\n", {"loss": 0.5, "acc": 0.9}),
@@ -262,8 +266,14 @@ def test_only_a_host_that_is_the_machine_itself_runs_it(tmp_path: Path) -> None:
 def test_the_numbers_of_a_file_are_named_by_their_keys_or_columns(
     tmp_path: Path, name: str, text: str, numbers: dict[str, float]
 ) -> None:
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, encoding="utf-8")
     assert result_file.read(str(tmp_path / name)) == numbers
+
+
+def test_a_damaged_line_of_json_lines_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"loss": 1}\n{"loss": \n')
+    with pytest.raises(ValueError, match="line 2 is no JSON"):
+        result_file.read(str(tmp_path / "a.jsonl"))
 
 
 def test_a_field_of_csv_that_is_too_long_is_an_error(tmp_path: Path) -> None:
@@ -297,3 +307,11 @@ def test_a_file_of_results_counts_only_if_this_launch_wrote_it(world: World, tmp
     assert trial.trace is not None
     assert not trial.trace.metrics
     assert trial.message == "results: out.json was not written"
+
+
+@pytest.mark.parametrize(("text", "why"), [('{"name": "x"}', "has no numbers"), ('{"a": 1}\\n{', "line 2 is no JSON")])
+def test_a_file_of_results_in_which_no_numbers_are_found_is_told(
+    world: World, tmp_path: Path, text: str, why: str
+) -> None:
+    words = ["sh", "-c", f"printf '{text}' > out.json"]
+    assert ran(world, cells(tmp_path, command=words, results="out.json")[0]).message == f"results: out.json: {why}"
