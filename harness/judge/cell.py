@@ -217,7 +217,8 @@ def _summarized(
         signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limit)
         signals |= {name: _count(name, launches, limit=limits.of(name)) for name in GROWTHS}
         step_ms = _known(launch.trace_verdict.step_ms for launch in launches)
-        peaks_kib = (each.trial.peak_rss_kib or 1024 * (each.trace_verdict.peak_rss_mib or 0) for each in launches)
+        known = [each for each in launches if each.trial.peak_rss_kib != 0]
+        peaks_kib = (each.trial.peak_rss_kib or 1024 * (each.trace_verdict.peak_rss_mib or 0) for each in known)
         signals |= {
             "step_time": _own_level([each / 1000 for each in step_ms]),
             "peak_memory": _own_level(list(filter(None, peaks_kib))),

@@ -265,7 +265,7 @@ def _sized(change: Change, compared: Compared) -> Change:
     own = {**{place: level for place, (level, _) in compared.own_levels(change.metric).items()}, **little}
     old, new = own.get(-1 if change.before is None else change.before), own.get(change.after)
     signal, per = SIGNALS[change.metric], compared.cells[change.after].per
-    if old is None or new is None or signal.falls:
+    if old is None or new is None or signal.falls or (change.metric == "peak_memory" and not min(old, new)):
         return replace(change, effect=None)
     return replace(change, effect=Effect(value=abs(new - old), unit=unit_per(signal, per)))
 

@@ -94,7 +94,8 @@ class _Level:
             if verdict.value is None and own.value is not None:
                 shown.append(replace(verdict, value=own.value, ci=own.ci, apart=True))
             elif verdict.value is not None and place in little:
-                shown.append(replace(verdict, value=little[place], ci=None))
+                is_unknown = self.name == "peak_memory" and not little[place]
+                shown.append(replace(verdict, value=None if is_unknown else little[place], ci=None))
             else:
                 shown.append(verdict)
         return shown

@@ -382,7 +382,7 @@ class Trial:
     started: str = ""
     duration_s: float = 0.0
     trace: Trace | None = None
-    peak_rss_kib: float | None = None
+    peak_rss_kib: float | None = None  # 0: less than what the agent itself takes
     probe_cost: float | None = None
     output: Printed = Printed()
     not_finite: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -200,7 +200,7 @@ def _tries(probed: Probed) -> Iterator[TextTable]:
     param = plain(str(dict(probed.probe.settings).get("param", "size")))
     rows = []
     for attempt in probed.tries:
-        peak = "" if attempt.peak_rss_kib is None else f"{attempt.peak_rss_kib / 1024:,.0f}"
+        peak = f"{attempt.peak_rss_kib / 1024:,.0f}" if attempt.peak_rss_kib else ""
         rows.append((str(attempt.size), "fits" if attempt.fits else attempt.end, peak, _text(attempt.message)))
     yield _table(
         title=f"largest {param} that fits: {'none' if probed.largest is None else probed.largest}",

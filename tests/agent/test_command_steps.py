@@ -221,5 +221,19 @@ def test_the_time_to_end_of_a_command_begins_with_its_last_step(tmp_path: Path) 
 
 def test_a_peak_below_that_of_the_agent_is_that_of_the_samples(tmp_path: Path, thorough_python: str) -> None:
     """Each small command had the peak of the agent, from which it was forked: one that took more was good."""
-    told = run(tmp_path, thorough_python, "sleep", "0.5", looks=[100])
+    told = run(tmp_path, thorough_python, "sleep", "1.1", looks=[100])
     assert told.done["peak_rss_kib"] == max(kib for kib in told.column("rss_kib") if kib)
+
+
+def test_a_peak_below_that_of_the_agent_is_not_told_by_few_samples(tmp_path: Path, python: str) -> None:
+    """The only sample, just after exec, was the peak: 16 to 7,000 KiB for one command."""
+    for number, command in enumerate((["sleep", "0.02"], ["sleep", "0.15"])):
+        assert run(tmp_path / str(number), python, *command, looks=[100]).done["peak_rss_kib"] == 0
+
+
+@pytest.mark.parametrize("mib", [7, 64])
+def test_a_peak_above_that_of_a_fork_of_the_agent_is_the_kernel_s(tmp_path: Path, python: str, mib: int) -> None:
+    command = ["-c", f"import resource; b'x' * ({mib} << 20); print(resource.getrusage(0).ru_maxrss)"]
+    told = run(tmp_path, python, python, *command, looks=[100])
+    assert told.done["peak_rss_kib"] == pytest.approx(int(told.done["output_tail"]), rel=0.1)
+    assert told.done["peak_rss_kib"] >= mib << 10

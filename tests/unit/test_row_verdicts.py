@@ -43,6 +43,7 @@ from harness.model import (
     Variant,
     Varied,
 )
+from harness.model.measured import Facts
 from harness.report import html_page
 from harness.report.document import document
 from harness.report.exports.cell_table import cell_json
@@ -108,6 +109,35 @@ def test_a_file_of_results_without_numbers_is_told_once_with_its_versions() -> N
             run.trials += [replace(trial_of(number), message=message) for number in range(2)]
         warnings = judge_row(row_run(runs, asked=Trials(least=2, most=8))).warnings
         assert [text.partition(": ")[2].partition(" that")[0] for text in warnings if "results" in text] == [told]
+
+
+@pytest.mark.parametrize(
+    ("peaks_mib", "seen", "effect"),
+    [
+        ((0, 0, 0), "good", []),
+        ((0, 13.3, 12.9), "good", []),
+        ((0, 0, 113), "suspect", [None]),
+        ((13.3, 13.3, 113), "suspect", [8.5]),
+    ],
+)
+def test_a_peak_below_that_of_the_agent_is_unknown_and_no_change(
+    peaks_mib: tuple[float, ...], seen: str, effect: list[float | None]
+) -> None:
+    """Samples just after exec told 199 KiB of a launch and 2,686 KiB of another one: 13.5 times as much."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5", "1.0.6"])
+    runs = [CellRun(cell=Cell(image=image, lane=build.HERE, variant=build.POP)) for image in series.images]
+    for place, (run, mib) in enumerate(zip(runs, peaks_mib, strict=True)):
+        for number in range(3):
+            some = trial_of(number, seed=place, peak_rss_kib=1024 * mib, facts=Facts(run_s=2.0))
+            run.trials.append(replace(some, cell_id=run.cell.id))
+    row = judge_row(row_run(runs, asked=Trials(least=2, most=8)))
+    found = [each for each in row.findings if each.metric == "peak_memory"]
+    assert [each.effect and each.effect.value for each in found] == [
+        each and pytest.approx(each, rel=0.01) for each in effect
+    ]
+    signals = [cell.verdict.of("peak_memory") for cell in row.cells]
+    assert [signal.value for signal in signals] == [pytest.approx(1024 * mib) if mib else None for mib in peaks_mib]
+    assert signals[-1].seen == seen
 
 
 def test_a_failure_that_may_have_become_more_frequent_is_told() -> None:

@@ -5,8 +5,11 @@
 
 import collections
 import contextlib
+import mmap
 import os
+import resource
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -19,9 +22,11 @@ KILL_S = 6.0
 LEAVING_PAUSE_S = 0.02
 COMMAND_LINE_TURNS, COMMAND_LINE_PAUSE_S = 25, 0.002
 SHARED = "/dev/shm/"
+OF_EXEC_KIB = 512  # more than exec adds to the peak of a fork
 
 Death = collections.namedtuple("Death", "signal exit_code peak_rss_kib")
-Death.__doc__ = "How a process ended: one of signal and exit_code is None."
+Death.__doc__ = """How a process ended: one of signal and exit_code is None. peak_rss_kib: 0 if it may be that of the
+supervisor's fork, as which the process began."""
 
 
 def death_by(status, peak_rss_kib=0):
@@ -84,7 +89,7 @@ class Child(object):
         self.orphans_killed = []
         self.moved = {}
         self.kept_waiting = None
-        self._own_peak_kib = memory.read_status("/proc/self/status").get("rss_peak_kib", 0)
+        forked = mmap.mmap(-1, 8)  # shared with the child
         self._start = os.fsencode(os.path.join(root, "start.py"))
         self._shared_before = {SHARED + name for name in processes.listed(SHARED)}
         self._process = subprocess.Popen(
@@ -95,8 +100,9 @@ class Child(object):
             stderr=subprocess.STDOUT,
             pass_fds=inherited,
             start_new_session=True,
-            preexec_fn=_prepare(os.getpid()),  # noqa: PLW1509 (the supervisor has one thread)
+            preexec_fn=_prepare(os.getpid(), forked),  # noqa: PLW1509 (the supervisor has one thread)
         )
+        self._peak_of_fork_kib = struct.unpack_from("=d", forked)[0] + OF_EXEC_KIB
         self.pid = self._process.pid
         self.output = self._process.stdout.fileno()
         os.set_blocking(self.output, False)
@@ -118,7 +124,7 @@ class Child(object):
                 self.orphans_killed.append(os.WTERMSIG(status))
             if pid == self.pid:
                 self._process.returncode = 0  # set here, so that Popen does not wait for it again
-                is_own = usage.ru_maxrss > self._own_peak_kib  # else it may be that of the fork, before the exec
+                is_own = usage.ru_maxrss > self._peak_of_fork_kib
                 self.death = death_by(status, usage.ru_maxrss if is_own else 0)
 
     def is_another_program(self):
@@ -206,12 +212,13 @@ def _send(pid, number):
     return True
 
 
-def _prepare(parent):
-    """Return the function that the child runs before exec."""
+def _prepare(parent, forked):
+    """Return the function that the child runs before exec; it writes the peak of its memory to `forked`."""
 
     def prepare():
         libc.die_with_parent(parent)
         set_oom_score(1000)
+        struct.pack_into("=d", forked, 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
     return prepare
 

@@ -24,6 +24,7 @@ PATIENCE_STEPS = 10
 LEAST_STEPS = 3  # of a slice
 OUTLIVING_S = 0.5  # after the end of a program, in which its helpers may end, too
 MOST_OUTLIVING = 16
+SAMPLED_S = 1.0  # from which the samples of a run show its peak
 LEAVE_S = 5.0  # for a command that runs in place, to end what it started elsewhere
 NEXT_STEP_S = 0.01  # between two looks whether a slice has its steps
 
@@ -451,8 +452,11 @@ class Job(object):
 
     def peak_rss_kib(self):
         """Return the largest of all samples, the kernel's peak of the child, and what the processes told; None if all
-        are unknown."""
+        are unknown; 0 if the child had less than the agent, in a run that is too short for samples to tell it."""
         place = self.subject.columns.get("rss_kib")  # a process that cannot read its own has none
         largest_kib = 0 if place is None else self.subject.table.largest(place)
         death = self.child and self.child.death
-        return max(largest_kib, death.peak_rss_kib if death else 0, self.peak_kib) or None
+        known_kib = max(death.peak_rss_kib if death else 0, self.peak_kib)
+        if death and not known_kib and self.run_s is not None and self.run_s < SAMPLED_S:
+            return 0
+        return max(largest_kib, known_kib) or None

@@ -569,10 +569,10 @@ class Ranks(object):
         job = self._job
         job.run_s = job.clock() - self._began
         self.table.header[samples.STEPS] = 1
-        self.table.column(samples.COLUMNS.index("rss_kib"))[0] = death.peak_rss_kib
+        self.table.column(samples.COLUMNS.index("rss_kib"))[0] = death.peak_rss_kib or float("nan")
         job.ready(None, None, ["rss"])
         job.output.stepped(is_whole=True)
-        job.look(1, {"cpu_s": processes.children_s(), "rss_peak_kib": death.peak_rss_kib}, last=True)
+        job.look(1, {"cpu_s": processes.children_s(), "rss_peak_kib": death.peak_rss_kib or None}, last=True)
         job.shortfall, job.remedy = "no_step", ""
         self._end("completed", why)
 

@@ -428,6 +428,13 @@ PEAKS: Mapping[str, Sequence[str]] = {
     "peak_memory": ("rss_kib",), "gpu_peak": ("gpu_process_kib", "gpu_kib"), "pool_peak": ("gpu_pool_kib",)
 }  # fmt: skip
 """The columns of the memory peaks, by signal: the first one that a launch has counts."""
+LEAST_PEAK_KIB = float(32 << 10)
+"""Peak memory that counts for lower ones if that of some launch is unknown: less than the agent takes, which the kernel
+does not tell from that of the agent, in a run too short for samples."""
+
+
+def _least_peak(launches: Launches) -> float:
+    return LEAST_PEAK_KIB if any(trial.peak_rss_kib == 0 for version in launches for trial in version) else 0.0
 
 
 def _peak_of(name: str, *, inside: str = "") -> Callable[[Launches], LaunchFigure]:
@@ -584,7 +591,9 @@ RULES: Mapping[str, FigureRule] = {
         "no launch ended by itself after its last step",
         least_s=SHORTEST_S,
     ),
-    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("peak_memory", inside="rss_peak_kib")),
+    "peak_memory": FigureRule(
+        usable=is_clean, prepare=_peak_of("peak_memory", inside="rss_peak_kib"), least=_least_peak
+    ),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_peak"), absent="no GPU"),
     "pool_peak": FigureRule(
         usable=is_clean, prepare=_peak_of("pool_peak", inside="gpu_pool_peak_kib"), absent="no GPU pool"

@@ -82,7 +82,7 @@ def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval |
     value, interval = signal_words.figure_beside(metric, entry.verdict)
     scale = _SCALES.get(metric, 1.0)
     value, interval = value and scale * value, interval and (scale * interval[0], scale * interval[1])
-    peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib is not None]
+    peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib]
     if metric == "peak_memory" and interval is None and peaks:
         interval = min(peaks), max(peaks)
     return value, interval
