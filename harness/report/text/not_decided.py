@@ -35,13 +35,13 @@ def gist(result: RunResult) -> str:
     """Return on one line what was not decided, why or what would help with the first of it, what no cell of any
     scenario checked, and which numbers need a limit to be judged; "" if nothing is open."""
     told: dict[str, None] = {}
-    cells, remedies = set(), dict[str, str]()
+    cells, worse, remedies = set[str](), set[str](), dict[str, str]()
     for entry in result.cells:
         own = tone(entry.verdict.verdict)
         names: list[str] = [entry.verdict.verdict] if own not in ("good", "bad") and not is_needless(entry) else []
         blind = (name for name, signal in entry.verdict.signals.items() if signal.seen in ("blind", "suspect"))
         names += [shown_signal(name).title for name in signal_words.in_order(blind)] if own == "good" else []
-        cells |= {entry.cell.id} if names else set()
+        (worse if own == "good" and entry.verdict.state == "bad" else cells).update([entry.cell.id] if names else [])
         told |= dict.fromkeys(names)
         blinded = {name: one.remedy for name, one in entry.verdict.signals.items() if names and one.seen == "blind"}
         remedies |= {shown_signal(name).title: remedy for name, remedy in blinded.items() if remedy}
@@ -64,7 +64,9 @@ def gist(result: RunResult) -> str:
         also = f"not checked: {amounts.count(len(never), 'signal')}" if never else ""
         more = next((f"{title}: {remedies[title]}" for title in told if title in remedies), "")
         named = f"{some_of(list(told), 2)}; {more}" if len(told) > 1 and more else more or some_of(list(told), 2)
-        said = [f"Not decided in {amounts.count(len(cells), 'cell')}: {named}", also, *rest]
+        both = (cells, ""), (worse, " worse than before")
+        where = " and ".join(amounts.count(len(some), "cell") + which for some, which in both if some)
+        said = [f"Not decided in {where}: {named}", also, *rest]
     text = "; ".join(filter(None, said))
     return plain(text[:1].upper() + text[1:])
 

@@ -174,6 +174,20 @@ def test_what_never_ran_has_no_strip() -> None:
 # ---------------------------------------------------------------- blind, and so far
 
 
+def test_both_lines_count_the_same_cells_as_undecided() -> None:
+    """One line had "1 partly undecided", and another one "Not decided in 3 cells": two of them were also worse."""
+    bad = {"run_time": SignalVerdict(seen="bad")}
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return build.seen(build.flat(), step_time=build.BLIND, **({} if version == "3.7.7" else bad))
+
+    result = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge, verdict="ok")
+    assert document(result).totals.startswith("4 cells: 1 partly undecided, 3 worse than before; ")
+    assert not_decided.gist(result).startswith("Not decided in 1 cell and 3 cells worse than before: step time")
+    worse = replace(result, cells=result.cells[1:])
+    assert not_decided.gist(worse).startswith("Not decided in 3 cells worse than before: step time")
+
+
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
     cell = next(version_table.tables(result)[0].shown)
