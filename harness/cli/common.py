@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -49,6 +50,20 @@ QUICK = click.option(
     "--quick", is_flag=True, help="Stop after one round of every row, plus launches that confirm suspects."
 )
 TIME = click.option("--time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful, then stop.")
+
+
+def has_input(fd: int = 0) -> bool:
+    """Return whether a descriptor is a file with more to read, or a pipe in which something is; never wait for it."""
+    with suppress(OSError):
+        told = os.fstat(fd)
+        if stat.S_ISREG(told.st_mode):
+            return os.lseek(fd, 0, os.SEEK_CUR) < told.st_size
+        if stat.S_ISFIFO(told.st_mode) or stat.S_ISSOCK(told.st_mode):
+            import fcntl  # Windows has neither
+            import termios
+
+            return fcntl.ioctl(fd, termios.FIONREAD, bytes(4)) != bytes(4)
+    return False
 
 
 @contextmanager

@@ -10,7 +10,20 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, FRESH, OUT, QUICK, SUMMARY, TIME, TRIALS, UNTIL, option, say, stop_on_signals
+from harness.cli.common import (
+    FILE,
+    FRESH,
+    OUT,
+    QUICK,
+    SUMMARY,
+    TIME,
+    TRIALS,
+    UNTIL,
+    has_input,
+    option,
+    say,
+    stop_on_signals,
+)
 from harness.errors import UsageError
 
 
@@ -197,6 +210,8 @@ def try_(
         flow.write_matrix(drafted, write, os.environ)
         say(f"wrote {write}; run it with: harness sweep {write}")
         return
+    if has_input():
+        say("the stdin of each launch is empty, unlike this one; to give it a file: --file FILE -- sh -c '… < FILE'")
     is_new = not out.exists()
     try:
         with stop_on_signals() as stopped:

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli, command, run
-from harness.cli.common import show, write_file
+from harness.cli.common import has_input, show, write_file
 from harness.cli.results import FORMATS
 from harness.cli.sweep import _print_settled
 from harness.errors import UsageError
@@ -124,6 +125,46 @@ def ended(line: str) -> tuple[int, str]:
         ["sh", "-c", line.replace("harness ", f"{program} ")], capture_output=True, text=True, check=False
     )
     return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("stdin", "has_data"),
+    [("< file", True), ("< empty", False), ("< /dev/null", False), ("<&-", False), ("0> written", False)],
+)  # fmt: skip
+def test_input_that_no_launch_reads_is_noticed(stdin: str, tmp_path: Path, *, has_data: bool) -> None:
+    (tmp_path / "file").write_text("1,2\n")
+    (tmp_path / "empty").touch()
+    code = "import sys; from harness.cli.common import has_input; sys.exit(has_input())"
+    line = f"cd {shlex.quote(str(tmp_path))} && {shlex.join([sys.executable, '-c', code])} {stdin}"
+    assert subprocess.run(["sh", "-c", line], check=False).returncode == has_data
+
+
+def test_a_pipe_or_a_socket_is_not_waited_for() -> None:
+    one, other = socket.socketpair()
+    pipe = os.pipe()
+    with one, other:
+        for reader, writer in (pipe, (one.fileno(), other.fileno())):
+            assert not has_input(reader)
+            os.write(writer, b"x")
+            assert has_input(reader)
+            os.read(reader, 1)
+            assert not has_input(reader)
+    for fd in pipe:
+        os.close(fd)
+    assert not has_input(pipe[0])
+
+
+@pytest.mark.parametrize("data", [b"1,2\n", b""])
+def test_each_launch_of_try_has_an_empty_stdin_and_says_so(tmp_path: Path, data: bytes) -> None:
+    """`cat d.csv | harness try --vary V=a,b -- python3 s.py` counted 0 rows in each launch, and said nothing."""
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    words = [sys.executable, "-m", "harness", "try", "--vary", "V=a,b", "--trials", "1:1", "--", "true"]
+    done = subprocess.run(words, cwd=tmp_path, stdin=reader, capture_output=True, text=True, check=False)
+    os.close(reader)
+    os.close(writer)
+    assert "well after" in done.stderr
+    assert ("the stdin of each launch is empty" in done.stderr) == bool(data)
 
 
 @pytest.mark.parametrize("line", ["runs --in", "history --in", "compare", "report", "frontier"])
