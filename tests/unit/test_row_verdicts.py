@@ -101,7 +101,7 @@ def test_a_file_of_results_without_numbers_is_told_once_with_its_versions() -> N
     series = build.series("msgpack", ["1.0.4", "1.0.5"])
     for messages, told in (
         (("results: a.json: has no numbers", ""), "results: a.json: has no numbers (1.0.4), so"),
-        (("", "results: a.json was not written"), "results: a.json was not written (1.0.5), so"),
+        (("", "results: a.json: was not written"), "results: a.json: was not written (1.0.5), so"),
         (("results: a.json: is no file",) * 2, "results: a.json: is no file (every version), so"),
     ):
         runs = [CellRun(cell=Cell(image=image, lane=build.HERE, variant=build.POP)) for image in series.images]

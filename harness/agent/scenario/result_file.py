@@ -21,33 +21,38 @@ def state(path):
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def read(path):
-    """Return name -> number, in the order of the file. Raises ValueError, with what is wrong."""
+def read(path, before=None, lists=True):
+    """Return name -> number, in the order of the file. `before`: its state before the run; `lists`: whether a list is a
+    series. Raises ValueError, with what is wrong, also if there are no numbers."""
+    if state(path) in (None, before):
+        raise ValueError("was not written")
     if not os.path.isfile(path):  # a pipe would be waited for
         raise ValueError("is no file")
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise ValueError("is larger than %d MiB" % (MOST_BYTES >> 20))
+        if path.endswith(".csv"):
+            numbers = _of_csv(list(csv.reader(text.splitlines())))
+        else:
+            last = dict(pair for row in _of_json(text) for pair in numbers_of(row, lists=lists))
+            numbers = {name: number for name, number in last.items() if number is not None}
     except OSError as error:
         raise ValueError(os.strerror(error.errno))
-    if len(text) > MOST_BYTES:
-        raise ValueError("is larger than %d MiB" % (MOST_BYTES >> 20))
-    if path.endswith(".csv"):
-        try:
-            return _of_csv(list(csv.reader(text.splitlines())))
-        except csv.Error as error:  # a field may have 128 KiB
-            raise ValueError(str(error))
-    try:
-        last = dict(numbers_of(_of_json(text), series=True))
+    except csv.Error as error:  # a field may have 128 KiB
+        raise ValueError(str(error))
     except RecursionError:
         raise ValueError("is nested too deeply")
-    return {name: number for name, number in last.items() if number is not None}
+    if not numbers:
+        raise ValueError("has no numbers")
+    return numbers
 
 
 def _of_json(text):
-    """Return the value, or a list of those of JSON lines."""
+    """Return the values of JSON, which is one, or of JSON lines."""
     try:
-        return json.loads(text)
+        return [json.loads(text)]
     except ValueError as error:
         rows = []
         for number, line in enumerate(text.split("\n"), 1):
@@ -58,17 +63,17 @@ def _of_json(text):
         return rows
 
 
-def numbers_of(value, name="", series=False):
-    """Yield (name, number) for each number of a JSON value, in order. `series`: also for those of lists, whose last one
-    counts, and (name, None) for a null, after which the numbers before it do not count."""
+def numbers_of(value, name="", lists=False):
+    """Yield (name, number) for each number of a JSON value, in order, and (name, None) for a null, after which the
+    number before it does not count. `lists`: also those of lists, of which the last one counts."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from numbers_of(inner, "%s.%s" % (name, key) if name else str(key), series)
-    elif isinstance(value, list) and series:
+            yield from numbers_of(inner, "%s.%s" % (name, key) if name else str(key), lists)
+    elif isinstance(value, list) and lists:
         for inner in value[-1:] if value and not isinstance(value[-1], dict) else value:
             if not isinstance(inner, list):  # no matrix is a series
-                yield from numbers_of(inner, name, series)
-    elif name and (isinstance(value, (int, float)) or (value is None and series)) and not isinstance(value, bool):
+                yield from numbers_of(inner, name, lists)
+    elif name and (value is None or isinstance(value, (int, float))) and not isinstance(value, bool):
         yield name, value
 
 

@@ -37,7 +37,10 @@ class Generator(client.Client):
             raise client.GaveUp(ending.placed("the load generator " + how, ending.last_words(text)))
         numbers = self._printed(text)
         if results:
-            numbers.update(_of_file(results, before, self.job["results"]))
+            try:
+                numbers.update(result_file.read(results, before, lists=False))  # those of each request
+            except ValueError as error:
+                raise client.GaveUp("results: %s: %s" % (self.job["results"], error))
         self._sample()
         row = (self.steps - 1) // self._stride
         for chosen in ([name for name in self.serve["wanted"] if name in numbers], numbers):  # there may be too many
@@ -105,16 +108,8 @@ def _json_in(text):
     for part in (text, (text.strip().split("\n") or [""])[-1]):
         if part.lstrip()[:1] == "{":
             try:
-                return dict(result_file.numbers_of(json.loads(part)))
+                found = dict(result_file.numbers_of(json.loads(part)))
+                return {name: number for name, number in found.items() if number is not None}
             except (ValueError, RecursionError):
                 continue
     return {}
-
-
-def _of_file(path, before, name):
-    if result_file.state(path) in (None, before):
-        raise client.GaveUp("the load generator has not written %s" % name)
-    try:
-        return result_file.read(path)
-    except ValueError as error:
-        raise client.GaveUp("results: %s: %s" % (name, error))

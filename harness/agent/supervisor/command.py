@@ -144,18 +144,12 @@ class Command(Outside):
         self._record(values)
 
     def _read_results(self):
-        """Return the numbers of the file of results, if the command has written one."""
-        name = self._job.order["results"]
-        if result_file.state(self._results) in (None, self._results_before):
-            self._job.notes.append("results: %s was not written" % name)
-            return {}
+        """Return the numbers of the file of results."""
         try:
-            numbers, why = result_file.read(self._results), "has no numbers"
+            return result_file.read(self._results, self._results_before)
         except ValueError as error:
-            numbers, why = {}, error
-        if not numbers:
-            self._job.notes.append("results: %s: %s" % (name, why))
-        return numbers
+            self._job.notes.append("results: %s: %s" % (self._job.order["results"], error))
+            return {}
 
     def _record(self, values):
         number = max(1, self._seen if self._pattern is not None else self._steps)

@@ -259,8 +259,6 @@ def test_only_a_host_that_is_the_machine_itself_runs_it(tmp_path: Path) -> None:
         ("a.csv", "epoch,loss\n1,0.5\n2,0.25\n", {"epoch": 2.0, "loss": 0.25}),
         ("a.csv", "loss,0.5\n\nacc, 0.9\n", {"loss": 0.5, "acc": 0.9}),
         ("a.csv", "metric,value\nloss,0.5\nacc,0.9\n", {"loss": 0.5, "acc": 0.9}),
-        ("a.csv", "", {}),
-        ("a.json", "3", {}),
     ],
 )
 def test_the_numbers_of_a_file_are_named_by_their_keys_or_columns(
@@ -268,6 +266,15 @@ def test_the_numbers_of_a_file_are_named_by_their_keys_or_columns(
 ) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert result_file.read(str(tmp_path / name)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.csv", ""), ("a.csv", "loss"), ("a.json", "3"), ("a.json", '{"a": [[1]]}')]
+)
+def test_a_file_of_results_without_numbers_is_told(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match="has no numbers"):
+        result_file.read(str(tmp_path / name))
 
 
 def test_a_damaged_line_of_json_lines_is_named(tmp_path: Path) -> None:
@@ -306,7 +313,7 @@ def test_a_file_of_results_counts_only_if_this_launch_wrote_it(world: World, tmp
     trial = ran(world, second)
     assert trial.trace is not None
     assert not trial.trace.metrics
-    assert trial.message == "results: out.json was not written"
+    assert trial.message == "results: out.json: was not written"
 
 
 @pytest.mark.parametrize(("text", "why"), [('{"name": "x"}', "has no numbers"), ('{"a": 1}\\n{', "line 2 is no JSON")])
