@@ -202,10 +202,10 @@ its numbers that are judged by their names."""
 
 
 def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) -> Iterator[Observed]:
-    """Yield, for each version, the first line that all its whole launches print differently than all those of the
-    version before. Forms whose values differ between launches of any version are left out: they come by chance; so are
-    those of which numbers differ that are judged by their names. The order of lines is ignored if it differs between
-    launches, as that of threads does."""
+    """Yield, for each version, a line that all its whole launches print differently than all those of the version
+    before. Forms whose values differ between launches of any version are left out: they come by chance; so are those of
+    which numbers differ that are judged by their names. The order of lines is ignored if it differs between launches,
+    as that of threads does."""
     names = _names_of(versions)
     printed = [[_by_form(trial, names) for trial in own if trial.ran_to_its_end] for own in launches]
     for form in _varying(printed):
@@ -220,7 +220,7 @@ def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
         alike = [form for form in old if form not in varying and _is_alike(form, old[form], new.get(form, ()))]
         pairs = {form: list(zip(old[form], new[form], strict=True)) for form in alike}
         return {
-            form: next((_told(a[0], b[0]) for a, b in each if _differ(a[1], b[1], both)), "")
+            form: _told([pair for pair in each if _differ(pair[0][1], pair[1][1], both)])
             if all(a[2] == b[2] for a, b in each)
             else ""
             for form, each in pairs.items()
@@ -261,8 +261,13 @@ def is_luck(launches: Sequence[int]) -> bool:
     return 2.0 ** (len(launches) - sum(launches)) * (1 - 2.0 ** (1 - len(launches))) > LUCK
 
 
-def _told(old: str, new: str) -> str:
-    """Return two lines, each cut around the place from which on they differ."""
+def _told(pairs: Sequence[tuple[Line, Line]]) -> str:
+    """Return two lines, each cut around the place from which on they differ: of the last pair if all begin with equal
+    values, as the lines of steps do, else of the first; "" without a pair."""
+    if not pairs:
+        return ""
+    are_steps = all(a[1][:1] == b[1][:1] for a, b in pairs)
+    old, new = (line[0] for line in pairs[-1 if are_steps else 0])
     words = ([word for word in re.finditer(r"\S+", line) if not ELSEWHERE.fullmatch(word[0])] for line in (old, new))
     places = next(((a, b) for a, b in zip(*words, strict=False) if a[0] != b[0]), None)
     if places is None:
