@@ -108,7 +108,8 @@ def in_unit(
         return f"{(form or number)(value)} {_SIZES[place]}{slash}{per}"
     if unit == "failures":
         return f"{(form or number)(100 * value)} % of launches"
-    text = number(value, digits=digits) if form is None else form(value)
+    is_tiny = not unit and 0 < abs(value) < 1e-6  # a residual, of which `number` leaves nothing
+    text = form(value) if form else general(value, digits) if is_tiny else number(value, digits=digits)
     return f"{text}×" if unit == "ratio" else f"{text} {unit_after(text, unit)}".rstrip()
 
 

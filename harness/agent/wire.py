@@ -20,10 +20,13 @@ HEX = re.compile(b"0x[0-9a-f]+|[0-9a-f]{8,}")
 
 
 def json_number(number):
-    """Return a number for JSON: null for NaN and infinities; whole numbers without a fraction."""
+    """Return a number for JSON: null for NaN and infinities; whole numbers without a fraction, others with 9 decimals
+    and at least 7 digits: a residual may be tiny."""
     if number is None or not math.isfinite(number):
         return None
-    return int(number) if number == int(number) else round(number, 9)
+    if number == int(number):
+        return int(number)
+    return round(number, 9) if abs(number) >= 1e-3 else float("%.7g" % number)
 
 
 def chunks(start, stop, columns):

@@ -91,8 +91,10 @@ def _trace_to_json(trace: Trace | None) -> dict[str, Any] | None:
 
 
 def _lists(columns: Mapping[str, Floats]) -> dict[str, list[float | int | None]]:
-    """Return numbers in short: whole ones as integers, others with 9 decimals (a nanosecond), missing ones as None."""
-    rounded = {name: np.round(np.asarray(values, dtype=np.float64), 9) for name, values in columns.items()}
+    """Return numbers in short: whole ones as integers, others with 9 decimals (a nanosecond), small ones as the agent
+    sends them (`json_number`), missing ones as None."""
+    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+    rounded = {name: np.where(np.abs(each) < 1e-3, each, np.round(each, 9)) for name, each in arrays.items()}
     return {name: [_number(value) for value in values.tolist()] for name, values in rounded.items()}
 
 

@@ -383,6 +383,11 @@ def test_numbers_that_json_cannot_say() -> None:
     assert [wire.json_number(number) for number in numbers] == [None, None, None, 3, 0.123456789]
 
 
+def test_a_tiny_number_keeps_its_digits() -> None:
+    """A residual of 3.9e-11 was told as 0."""
+    assert [wire.json_number(number) for number in (3.947984e-11, -1 / 3e9)] == [3.947984e-11, -3.333333e-10]
+
+
 @pytest.mark.parametrize("columns", [1, 4, 20])
 def test_chunks_cover_all_rows_and_fit_a_line(columns: int) -> None:
     chunks = list(wire.chunks(3, 123_457, columns))

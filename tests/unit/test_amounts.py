@@ -50,6 +50,11 @@ def test_durations_of_steps_keep_their_digits_so_that_neighbours_compare() -> No
     ]  # fmt: skip
 
 
+def test_a_tiny_number_without_a_unit_has_its_digits() -> None:
+    """A residual of 3.9e-11 was `0`."""
+    assert [amounts.in_unit(3.947984e-11, unit) for unit in ("", "KiB/step")] == ["3.95e-11", "0 KiB/step"]
+
+
 def test_large_amounts_change_their_unit() -> None:
     assert amounts.in_unit(7.838, "KiB/step") == "7.84 KiB/step"
     assert amounts.in_unit(2048, "KiB/step") == "2 MiB/step"

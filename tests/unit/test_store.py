@@ -65,6 +65,15 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
     assert back.trace.looks == (Look(step=4, values={"rss_kib": 4.0}),)
 
 
+def test_a_tiny_number_of_a_trial_is_no_zero() -> None:
+    """A residual of 3.9e-11 came back as 0."""
+    cell, tiny = a_cell(), [3.947984e-11, -3.3e-10, 1e-300, 0.0]
+    trial = a_trial(cell)
+    assert trial.trace is not None
+    told = trial_to_json(replace(trial, trace=replace(trial.trace, columns={"residual": np.array(tiny)})), cell)
+    assert json.loads(json.dumps(told))["trace"]["columns"]["residual"] == tiny
+
+
 FULL = {
     "output": Printed(head="first\n", bytes=1234, buffered="3 of 4 steps came in bursts"),
     "not_finite": {"loss": (3, 17)},
