@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.amounts import every, general
 from harness.judge.attribution.cause import attribute
 from harness.judge.attribution.group_faults import with_consequences
+from harness.judge.comparison.printed_lines import NOTABLE_LINES, mask
 from harness.judge.history.changes import FAMILY_ALPHA, holm
 from harness.judge.history.exact_values import OTHER_LIMITS, relative
 from harness.judge.history.returned_values import OTHER_RESULT, reached_steps
@@ -56,7 +57,7 @@ def judge_run(
     verdict: RunVerdict = "running"
     if interrupted is not None:
         verdict = "interrupted" if interrupted else _verdict(cells, findings, hosts)
-    observations = (*(each for row in rows for each in row.observations), *_between_lanes(told))
+    observations = (*_of_all([each for row in rows for each in row.observations]), *_between_lanes(told))
     if verdict == "ok" and any(each.signal in UNSETTLING for each in observations):
         verdict = "inconclusive"
     return RunResult(
@@ -74,6 +75,15 @@ def judge_run(
         observations=observations,
         replicates=sum(row.replicates for row in rows),
     )
+
+
+def _of_all(observations: Sequence[Observation]) -> Iterator[Observation]:
+    """Yield what was seen in the rows. A new line is told as it is printed in the first row that has it, so that it is
+    told once."""
+    first: dict[str, str] = {}
+    for each in observations:
+        is_line = each.last is not None and each.signal in ("log", *NOTABLE_LINES)
+        yield replace(each, text=first.setdefault(mask(each.text), each.text)) if is_line else each
 
 
 def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Sequence[HostState]) -> RunVerdict:

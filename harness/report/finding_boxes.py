@@ -352,7 +352,7 @@ class FindingBox:
         )
 
     def _observed(self) -> list[str]:
-        """Return the observations at the first bad version of these findings: `log: Could not load libcudnn.so.#`."""
+        """Return the observations at the first bad version of these findings: `log: Could not load libcudnn.so.8`."""
         begins = {side_of(finding, finding.after) for finding in self._findings() if finding.kind != "first_fixed"}
         told = dict.fromkeys(
             observation_text(each) for each in self.result.observations if side_of(each, each.after) in begins

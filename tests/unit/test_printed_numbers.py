@@ -56,6 +56,9 @@ PROSE = r"""
 /x/_cd.py:695: ConvergenceWarning: Objective did not converge. Duality gap: 1.2e+01, tolerance: 5.6e+00
 /x/_classification.py:1344: UndefinedMetricWarning: Precision is ill-defined. Use `zero_division=0.5`
 train.py:12: UserWarning: Current loss in 0.5
+train.py:3: FutureWarning: mylib.Trainer(fp16=True) is deprecated and will be removed in 3.0; use precision='16.5'
+[rank0] PossibleUserWarning: score=0.5 is a guess
+WARNING:root:precision=0.5 is deprecated, use accuracy: 0.5
 wandb:        loss 0.01667
 [LightGBM] [Warning] No further splits with positive gain, best gain: -inf
 [LightGBM] [Warning] bagging_fraction is set=0.8, subsample=1.5 will be ignored. Current value: bagging_fraction=0.8

@@ -222,6 +222,7 @@ OF = re.compile(
 )
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
 QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows
+WARNS = re.compile(r"\wWarning: |[Dd]eprecat|DEPRECAT")  # Python's own; `use precision='16'` is no result
 OF_LOGGER = re.compile("(?:\x1b\\[[0-9;]*m)*wandb(?:\x1b\\[[0-9;]*m)*: ")  # repeats, rounded, what it was given
 EXACT_INTEGER = re.compile("[-+]?[0-9,]+$")
 
@@ -262,6 +263,8 @@ class Named(Reader):
         if is_source or not (DIGIT.search(line) or "nan" in lowered or "inf" in lowered) or OF_LOGGER.match(line):
             return {}
         self._is_source = QUOTES_SOURCE.search(line) is not None
+        if WARNS.search(line):
+            return {}
         line, numbers = single_spaced(without_escapes(line, " ")), {}
         for match in PAIR.finditer(line):
             name, between, text, unit, total, percent, rate = match.groups()

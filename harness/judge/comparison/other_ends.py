@@ -11,7 +11,15 @@ from itertools import chain, pairwise, takewhile
 
 from harness.amounts import count, in_unit
 from harness.judge.comparison.level_rules import why_end_is_hidden
-from harness.judge.comparison.printed_lines import LONGEST, NOTABLE_LINES, is_luck, lines_of, log_lines_of, mask
+from harness.judge.comparison.printed_lines import (
+    LONGEST,
+    NOTABLE_LINES,
+    as_printed,
+    is_luck,
+    lines_of,
+    log_lines_of,
+    mask,
+)
 from harness.model import Observed, Trial
 
 ASIDE = re.compile(r"\s|.*(?i:warn|deprecat)")
@@ -76,7 +84,12 @@ def _last_line(whole: Sequence[Sequence[Trial]]) -> tuple[Has, Told]:
         last, size = _end_of(trial)
         return False if last in known and size < most else None
 
-    return has, lambda before, after: f"it no longer prints its last line, {line}"
+    return has, lambda before, _: f"it no longer prints its last line, {as_printed(line, [before], _masked)}"
+
+
+def _masked(line: str) -> str:
+    """Return a line without its figures."""
+    return FIGURE.sub("#", mask(line))
 
 
 def _end_of(trial: Trial) -> tuple[str, int]:
@@ -87,7 +100,7 @@ def _end_of(trial: Trial) -> tuple[str, int]:
     for text in reversed(trial.output.tail.splitlines()):
         for line in reversed(lines_of(text)):
             if line and not any(is_like(line) for is_like in unlike):
-                return FIGURE.sub("#", mask(line[:LONGEST])), size
+                return _masked(line[:LONGEST]), size
         size -= len(text) + 1
     return "", size
 

@@ -8,7 +8,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 
@@ -72,7 +72,8 @@ MASKED = re.compile(
 
 
 def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
-    """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
+    """Return, for each version, the lines that most of its launches print and that no earlier version printed: each as
+    the first launch prints it."""
     known: set[str] = set()
     before: int | None = None
     observed: list[Observed] = []
@@ -93,11 +94,21 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
         known.update(*printed)
         before = place
 
-    def last(each: Observed) -> int:
+    def whole(each: Observed) -> Observed:
+        if each.text not in printing[each.after]:
+            return each
         later = [place for place in printing if place >= each.after]
-        return list(takewhile(lambda place: each.text in printing[place], later))[-1]
+        last = list(takewhile(lambda place: each.text in printing[place], later))[-1]
+        return replace(each, text=as_printed(each.text, launches[each.after], mask), last=last)
 
-    return tuple(replace(each, last=last(each)) if each.text in printing[each.after] else each for each in observed)
+    return tuple(map(whole, observed))
+
+
+def as_printed(masked: str, trials: Iterable[Trial], by: Callable[[str], str]) -> str:
+    """Return the first line that is masked so `by` a function."""
+    texts = (text for trial in trials for text in _kept(trial))
+    lines = (line[:LONGEST].strip() for text in texts for each in text.split("\n") for line in _shown([each]))
+    return next(line for line in lines if by(line) == masked)
 
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
@@ -114,8 +125,12 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
 def log_lines_of(trial: Trial) -> dict[str, None]:
     """Return the distinct lines that a launch printed, masked, in the order in which they appear, as far as its output
     is kept (`Printed`)."""
-    kept = (trial.output.head, trial.output.middle, trial.output.tail)
-    return dict.fromkeys(masked for text in kept for line in lines_of(text) if (masked := mask(line[:LONGEST])))
+    lines = (line for text in _kept(trial) for line in lines_of(text))
+    return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
+
+
+def _kept(trial: Trial) -> tuple[str, str, str]:
+    return trial.output.head, trial.output.middle, trial.output.tail
 
 
 ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
@@ -125,14 +140,16 @@ WARNING = re.compile(r":\d+: \w*Warning: ")
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the distinct lines, with 0 for each digit, as a terminal shows them, without colours and progress bars:
-    text before a carriage return is drawn over, and an error may follow a bar on its line. The line of code that Python
-    prints below a warning is left out, because it says the same again.
-    """
-    plain = ORDERS.sub("", text.encode("utf-8", "replace").translate(ZEROS).decode())
-    both = pairwise(["", *re.split(r"\r?\n", plain)])
-    distinct = dict.fromkeys(line for above, line in both if not (line.startswith("  ") and WARNING.search(above)))
-    lines = (line.rstrip("\r").rpartition("\r")[2] for line in distinct)
+    """Return the distinct lines, with 0 for each digit, as a terminal shows them, without the line of code that Python
+    prints below a warning, because it says the same again."""
+    both = pairwise(["", *re.split(r"\r?\n", text.encode("utf-8", "replace").translate(ZEROS).decode())])
+    return _shown(dict.fromkeys(line for above, line in both if not (line.startswith("  ") and WARNING.search(above))))
+
+
+def _shown(printed: Iterable[str]) -> list[str]:
+    """Return lines as a terminal shows them, without colours and progress bars: text before a carriage return is drawn
+    over, and an error may follow a bar on its line."""
+    lines = (ORDERS.sub("", line).rstrip("\r").rpartition("\r")[2] for line in printed)
     shown = (line.rpartition("]")[2].lstrip() if PROGRESS.search(line) else line for line in lines)
     return [line for whole in shown if not PROGRESS.search(whole) for line in whole.splitlines()]
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
 from harness.judge.history.transitions import mode_changes
 from harness.judge.row import judge_row
-from harness.judge.run import corrected
+from harness.judge.run import corrected, judge_run
 from harness.model import SIGNALS, Cell, CellRun, Floats, JudgedRow, Look, Printed, Series, Steps, Trial, Trials
 from harness.model.measured import Facts
 from harness.report.finding_boxes import boxes
@@ -121,13 +122,13 @@ def test_a_warning_is_told_without_the_line_of_code_below_it() -> None:
         '/x/a.py:6: RuntimeWarning: overflow encountered in multiply\n  warnings.warn("overflow", RuntimeWarning)\n'
     )
     (found,) = new_lines([printing("done\n", "done\n"), printing(warned + "done\n", warned + "done\n")])
-    assert (found.signal, found.text) == ("error", "/x/a.py:#: RuntimeWarning: overflow encountered in multiply")
+    assert (found.signal, found.text) == ("error", "/x/a.py:6: RuntimeWarning: overflow encountered in multiply")
 
 
 def test_a_line_that_no_version_before_printed_is_told_once() -> None:
     old, new = printing("ready 1\n", "ready 2\n"), printing("ready 3\nno libcudnn 8\n", "ready 4\nno libcudnn 9\n")
     (found,) = new_lines([old, new, [], new, old])
-    assert (found.before, found.after, found.last, found.text) == (0, 1, 3, "no libcudnn #")
+    assert (found.before, found.after, found.last, found.text) == (0, 1, 3, "no libcudnn 8")
 
 
 def test_a_line_of_one_launch_of_three_is_chance() -> None:
@@ -427,6 +428,31 @@ def test_the_banner_of_an_image_is_no_result_of_its_program() -> None:
 def test_a_notice_of_removal_is_no_error() -> None:
     old, line = printing("a", "a"), "FutureWarning: `x` is deprecated and will be removed in 2.0"
     assert [one.signal for one in new_lines([old, printing(line, line)])] == ["deprecated"]
+
+
+def test_a_new_line_is_told_as_it_was_printed() -> None:
+    """`FutureWarning: mylib.Trainer(fp#=True) is deprecated and will be removed in #` was told."""
+    line = "FutureWarning: mylib.Trainer(fp16=True) is deprecated and will be removed in 3.0"
+    texts = [f"\r 50%|#####     | 5/10 [00:01<00:01, 4.9it/s]\r\x1b[33m{line}\x1b[0m in {pid} s\n" for pid in (71, 90)]
+    (found,) = new_lines([printing("", ""), printing(*texts), printing(*texts[::-1])])
+    assert (found.text, found.last) == (f"{line} in 71 s", 2)
+
+
+def test_a_new_line_of_two_rows_is_told_once() -> None:
+    """As it was printed, with the time, it would be another one in each row."""
+    result = build.run(
+        [(build.series("app", ["1", "2"]), [build.HERE], [build.POP, build.ZEROS])], lambda *_: build.flat()
+    )
+    rows = []
+    for second, cells in enumerate(zip(*[iter(result.plan.cells)] * 2, strict=True)):
+        texts = ["ready\n", f"ready\n12:00:0{second} no libcudnn 8\n"]
+        both = [
+            [replace(one, cell_id=cell.id) for one in printing(text, text, text)]
+            for cell, text in zip(cells, texts, strict=True)
+        ]
+        rows.append(judge_row(row_run([CellRun(cell=cell, trials=own) for cell, own in zip(cells, both, strict=True)])))
+    told = judge_run(result.plan, rows, directory=Path("none"))
+    assert [each.text for each in told.observations] == ["12:00:00 no libcudnn 8"] * 2
 
 
 def test_an_error_is_told_before_a_flood_and_before_its_traceback() -> None:

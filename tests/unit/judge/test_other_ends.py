@@ -30,6 +30,12 @@ def test_a_program_that_stops_before_its_last_line_is_told_in_every_version_that
     assert told([WHOLE] * 3, [WHOLE.replace("wrote", "saved")] * 3, [cut] * 3) == [(2, 2, text)]
 
 
+def test_the_last_line_is_told_as_it_was_printed() -> None:
+    """`it no longer prints its last line, wrote # files in # s` was told."""
+    ends = [f"{CUT}wrote 3 files in {took} s\n" for took in (1.5, -2, 9)]
+    assert told(ends, [CUT] * 3) == [(1, 1, "it no longer prints its last line, wrote 3 files in 1.5 s")]
+
+
 def test_a_long_last_line_is_missed_as_well() -> None:
     """A summary as JSON is the usual last line, and only its first 300 characters are compared."""
     assert len(told([f"{WHOLE}{list(range(200))}\n"] * 3, [WHOLE] * 3)) == 1
