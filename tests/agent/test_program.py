@@ -934,6 +934,29 @@ def test_the_first_number_of_a_line_that_is_a_step_grows(texts: list[str], steps
 
 
 @pytest.mark.parametrize(
+    ("line", "is_step"),
+    [
+        ("step {at} | loss=2.1 | norm=inf | skipped, scale {at}", True),
+        ("step {at} | loss=nan, skipped", True),
+        ("step {at} | loss=2.1 | norm=0.3 | saved", True),
+        ("step {at} begins", False),
+        ("step {at} | info: saved", False),
+        ("rank {at} | loss=nan, skipped", False),
+        ("nan {at}", False),
+    ],
+)
+def test_a_step_that_is_skipped_for_an_infinity_is_a_step(line: str, is_step: bool) -> None:
+    """Losses of 101 steps were compared with those of 118: `loss 0.78 → 0.65`, though each step had the same one."""
+    usual = "step {at} | loss=2.1 | norm=0.3"
+    reader = printed.LineSteps(None)
+    made = [reader.steps_of((line if at % 7 == 4 else usual).format(at=at)) for at in range(1, 22)]
+    assert sum(made) == (19 if is_step else 16)
+    assert made[10] == is_step
+    reader.steps_of(usual.format(at=22))
+    assert reader.steps_of(line.format(at=22)) == reader.steps_of(line.format(at=24)) == 0, "it is the step's own line"
+
+
+@pytest.mark.parametrize(
     ("text", "apart_s", "steps"),
     [
         ("shard {at}: 500 lines, {hash}", 0.0, 18),  # an id is a number
@@ -970,6 +993,7 @@ def test_a_progress_bar_counts_by_its_counter_not_by_how_often_it_is_drawn() -> 
     long = printed.LineSteps(None)
     assert [long.steps_of(f"{at}/1000000 =====>", True) for at in (1, 5000, 9500, 10500, 11000)] == [0, 0, 9, 1, 1]
     assert long.shape == " bar by 1000"
+    assert long.steps_of("0.5 loss") == long.steps_of("loss nan in 0:1") == 0
 
 
 @pytest.mark.parametrize("text", ["{}it [00:01, 30it/s]", "{} rows read", "Working {}%"])

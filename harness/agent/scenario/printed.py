@@ -26,6 +26,7 @@ NUMBER = re.compile(
 )
 ENDS = re.compile("(\r\n|[\r\n])")
 DIGIT = re.compile("[0-9]")
+NOT_FINITE = re.compile(r"(?<![^\W_])(?:nan|inf(?:inity)?)(?![^\W_])", re.IGNORECASE)
 
 
 def single_spaced(text):
@@ -356,6 +357,8 @@ def _letters(name):
 # it has risen by the same amount in more lines, between which time passed: a list of layers that is printed at once
 # has no steps.
 #
+# A line with the next number that goes on after what the others print, or that has NaN or infinity, is a step as well.
+#
 # A progress bar draws itself anew when time has passed, not at each step. Its counter counts: from `30/100` to `37/100`
 # are seven steps. A line that is drawn anew without such a counter is no step unless its number rises by one.
 #
@@ -393,7 +396,8 @@ class LineSteps(object):
         self._mark, self._only = mark, only
         self._chosen = None
         self._place = 0  # of the number that counts
-        self._unit = 1
+        self._unit = self._rise = 1
+        self._next = None  # the number of the next step, unless they are those of a bar
         self._above = None  # the shape of the line above, if one call wrote both
         self._seen = {}  # shape -> for each place (newest number, its last rise, how many lines have risen by it)
         self._after = {}  # word -> [newest number, its last rise, how many lines have risen by it, when the first did]
@@ -425,11 +429,14 @@ class LineSteps(object):
         shape = NUMBER.sub("#", line[: of.start()] if of else line)
         shape = "".join((BAR.sub("", shape) + "/" if of else shape).split())  # `[  5/200]` and `[ 15/200]` are alike
         above, self._above = None if begins or of else self._above, shape
-        if shape == above or (self._chosen is not None and shape != self._chosen):
+        if shape == above:
             return 0
         if self._chosen is not None:
             match = of or next(islice(NUMBER.finditer(line), self._place, None), None)
-            return self._of_chosen(match and _whole(match.group(1 if of else 0)), bool(of))
+            number = match and _whole(match.group(1 if of else 0))
+            is_next = number is not None and number == self._next
+            is_step = shape == self._chosen or (is_next and self._is_like(shape, line, match))
+            return self._of_chosen(number, bool(of)) if is_step else 0
         found = [of] if of else list(islice(NUMBER.finditer(line), MOST_PLACES))
         numbers = [_whole(match.group(1 if of else 0)) for match in found]
         total = int(of.group(2)) if of else 0
@@ -468,12 +475,20 @@ class LineSteps(object):
             return 1
         return 0
 
+    def _is_like(self, shape, line, match):
+        """Return whether a line with the next number is a step in another shape: it goes on after the shape of the
+        others, or has NaN or infinity: `step 3 loss=2.1 grad_norm=inf, skipped`."""
+        begin = "".join(NUMBER.sub("#", line[: match.start()]).split())
+        is_begun = bool(begin) and self._chosen.startswith(begin + "#")
+        return is_begun and (shape.startswith(self._chosen) or NOT_FINITE.search(line) is not None)
+
     def _of_chosen(self, number, is_bar):
         before = self._seen[self._chosen][self._place][0]
         if number is None:
             return 0
         number -= number % self._unit
         self._seen[self._chosen][self._place] = (number, 0, 0)
+        self._next = None if is_bar else number + self._rise
         if not is_bar:
             return int(number != before)
         return min((number - before if number >= before else number) // self._unit, MOST_OF_A_BAR)
@@ -505,9 +520,10 @@ class LineSteps(object):
         told = "%s %s%s" % (words, "bar" if total else "#", " by %d" % by if by != 1 else "")
         if self._only not in (None, told):
             return 0
-        self.shape, self._unit = told, unit
+        self.shape, self._unit, self._rise = told, unit, by
         self._chosen, self._place, self._seen = shape, place, {shape: self._seen[shape]}
         self._seen[shape][place] = (number - number % self._unit, rise, 0)
+        self._next = None if total else number + by
         return max(1, number // self._unit) if total else 1
 
 
