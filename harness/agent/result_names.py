@@ -51,6 +51,8 @@ DURATIONS = _words("duration elapsed latency")
 """Words for times, of which more is worse, beside those that end in `time`."""
 PERCENTILE = re.compile(r"p(?:50|75|9\d|99\d{1,2})$")
 """`p50`, `p99`: what a benchmark prints of its latencies. `P10` is a precision, and `P100` a card."""
+PACE = re.compile(r"(?:^|_)s/[a-z]+$")
+"""The time for one: `s/step`."""
 MOMENTS = _words("uptime datetime")
 """Words that end in `time` and are no durations."""
 AFTER = _words(
@@ -100,7 +102,9 @@ def worse_measure(name: str) -> str:
         return ""
     words = _parts(name)
     is_rate = name.lower().endswith(A_SECOND) or not RATES.isdisjoint(words)
-    is_time = any(word in DURATIONS or (word.endswith("time") and word not in MOMENTS) for word in words)
+    is_time = PACE.search(name) is not None or any(
+        word in DURATIONS or (word.endswith("time") and word not in MOMENTS) for word in words
+    )
     if is_rate == is_time:  # `latency_at_1000_qps`
         return ""
     return "drop" if is_rate else "rise"

@@ -1164,9 +1164,9 @@ def test_nan_in_a_sentence_is_no_number_of_the_word_before_it() -> None:
 
 
 def test_the_last_number_of_a_program_and_of_a_command_is_not_lost(tmp_path: Path, python: str) -> None:
-    text = "print('checksum', 17)\nprint('accuracy: 0.75')"
+    text = "print('checksum', 17)\nprint('accuracy: 0.75')\nprint('Final: 1260.5 samples/sec (batch 64)')"
     told = run(tmp_path / "program", python, text)
-    assert (told.column("checksum"), told.column("accuracy")) == ([17], [0.75])
+    assert (told.column("checksum"), told.column("accuracy"), told.column("samples/s")) == ([17], [0.75], [1260.5])
     assert not run(tmp_path / "off", python, text, printed={}).column("accuracy")
     shell = "for n in 1 2 3 4 5 6 7; do echo go; sleep 0.02; done; echo loss: 3; echo total=5"
     told = driver.run(

@@ -137,7 +137,7 @@ def test_the_answers_of_a_benchmark_are_its_last_times_and_rates() -> None:
     reader = printed.reader(None, None, but="SIZE", measures=True)
     lines = (
         "requests/s: 90.5", "Latency: 12", "size: 3", "port: 8080", "loss 0.5", "requests/s: 99.1",
-        "throughput: 250.0 images/s", "copied: 30 MB/s", "warmup 3 s", "elapsed: 12 s",
+        "throughput: 250.0 images/s", "download: 30 MB/s", "warmup 3 s", "elapsed: 12 s",
     )  # fmt: skip
     assert [each for line in lines for each in reader.values(line)] == ["loss"]
     assert reader.rest() == {"requests/s": 99.1, "Latency": 12.0, "throughput": 250.0}
@@ -164,7 +164,7 @@ def test_the_answers_of_a_benchmark_are_its_last_times_and_rates() -> None:
         ("throughput: 3 h", None),
         ("Speed: 0.2ms preprocess", None),
         ("elapsed time: 870 ms", None),
-        ("throughput: 30 MB/s", None),
+        ("throughput: 30 MB/s", 3e7),
     ],
 )
 def test_a_pace_in_another_unit_is_another_number(line: str, value: float | None) -> None:
@@ -185,3 +185,57 @@ def test_a_name_that_could_be_a_unit_is_a_name() -> None:
 def test_less_of_a_negative_likelihood_is_better(name: str) -> None:
     """`-2 log likelihood: 340` was `log_likelihood`: an improvement was a regression."""
     assert result_names.worse_if(name) == "rise"
+
+
+@pytest.mark.parametrize(
+    ("lines", "rates"),
+    [
+        ("iter 0: 1251.0 img/s, 0.00 s elapsed\niter 100: 1250.5 img/s\nFinal: 1260 samples/sec (batch 64)",
+         {"img/s": 1250.5, "samples/s": 1260.0}),
+        ("step 9: 1251.0 img/s\nFinal: 1260.0 img/sec", {"img/s": 1260.0}),
+        ("Benchmark: 80 iters, batch 32, 254.0 img/s, GPU util 0%", {"img/s": 254.0}),
+        ("ResNet50 fp16: 812.5 images/sec\nResNet50 fp32: 401 images/sec",
+         {"ResNet50_fp16_images/s": 812.5, "ResNet50_fp32_images/s": 401.0}),
+        ("avg: 812.5 images/sec", {"images/s": 812.5}),
+        ("Average 1,812.5 tokens per second", {"tokens/s": 1812.5}),
+        ("prefill 1.2k tokens/s, decode 64.5 tokens/s", {"prefill_tokens/s": 1200.0, "decode_tokens/s": 64.5}),
+        ("Result: 95.5 it/s", {"it/s": 95.5}),
+        ("Result: 1.23 s/it", {"s/it": 1.23}),
+        ("[done] 870 ms/step, 12 req/s", {"s/step": 0.87, "req/s": 12.0}),
+        ("Triad: 12000.5 MB/s\nCopy: 1.5 GiB/s", {"Triad_B/s": 12000.5e6, "Copy_B/s": 1.5 * 2**30}),
+        ("matmul 4096: 12.5 TFLOPS", {"FLOP/s": 12.5e12}),
+        ("matmul: 12.5 GFLOP/s", {"FLOP/s": 12.5e9}),
+        ("rendered at 59.9 FPS", {"fps": 59.9}),
+        ("2026-01-01 12:00:00 INFO 100.5 steps/s", {"steps/s": 100.5}),
+        ("\n".join(f"{name}.txt: 1{at}5.5 rows/s" for at, name in enumerate("abcdefghijklm")), {"rows/s": 1125.5}),
+        ("throughput: 250.0 images/s", {}),
+        ("Epoch 0:  40%|████      | 40/100 [00:01<00:02, 25.1it/s, v_num=3]", {}),
+        ("100it [00:01, 95.3it/s]\n1875/1875 [=====] - 4s 12ms/step", {}),
+        ("Epoch 1/3 - 4s - 2ms/step", {}),
+        ("Downloading x (12.5 MB/s)\nReceiving objects: 10.5 MiB/s\n━━━━━ 2.1/2.1 MB 30.5 MB/s eta 0:00:00", {}),
+        ("car moves at 12.5 m/s\n4.1 GFLOPs, 25.6 MB\nread 12.5 MB in 10.5 s", {}),
+        ("rate limit: 100 req/s\ntarget 30 FPS", {}),
+        ("UserWarning: only 12.5 img/s\n1-25 img/s\nv2.12 img/s\n1e40 img/s\n0.5 img/s", {}),
+    ],
+)  # fmt: skip
+def test_a_number_before_a_unit_of_rate_is_an_answer(lines: str, rates: dict[str, float]) -> None:
+    """A benchmark that fell from `1250.0 img/s` to 600 was `Nothing bad`, and `80 iters` was its result."""
+    reader = printed.reader(None, None, measures=True)
+    read = [name for line in lines.split("\n") for name in reader.values(line)]
+    told = {name: value for name, value in reader.rest().items() if name != "throughput"}
+    assert (read, told) == ([], {name: pytest.approx(value) for name, value in rates.items()})
+    assert not set(rates) & set(reader.rest(measures=False))
+    assert all(result_names.worse_measure(name) == ("rise" if "s/" in name[:2] else "drop") for name in rates)
+
+
+def test_a_number_of_counted_things_is_no_result() -> None:
+    reader = printed.reader(None, None, measures=True)
+    for line in (
+        "Benchmark: 80 iters",
+        "total: 5 epoch 3",
+        "checksum: 17 rows: 2",
+        "errors: 3 rows",
+        "size 3 batches",
+    ):
+        reader.values(line)
+    assert reader.rest() == {"total": 5.0, "checksum": 17.0}

@@ -216,6 +216,22 @@ FACTORS = {
     "ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "mi": 60.0, "h": 3600.0, "ho": 3600.0,
 }  # fmt: skip
 """The factor of each unit, by the first two letters of it: a version may print `870 ms`, and the next `1.31 s`."""
+RATE = re.compile(
+    r"(?<![\w.,:/-])([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)([kKMG](?= ))? ?"
+    r"([^\W\d_]{1,12}(?:(?:/| per )[^\W\d_]{1,12})?)(?![\w/])"
+)  # the number, its thousands, its unit
+SCALED = re.compile("([kKMGTP]?)(i?)(?:(B|bytes?)|(b|bits?)|FLOPS?|FLOPs|flops?)$")
+COUNTED = re.compile(r" ?(?:%s)(?!\w|/| ?[=:|]| ?[-+.]?\d)" % "|".join(sorted(result_names.COUNTERS)), re.IGNORECASE)
+SECOND = frozenset(("s", "sec", "second"))
+TIMES = frozenset(("s", "sec", "ms", "us", "\u00b5s", "\u03bcs", "ns"))
+SPEEDS = frozenset(("m", "km", "cm", "mm", "rad", "deg"))  # a second: of what a program simulates
+PER = result_names.COUNTERS | frozenset(("call", "img", "query", "req", "request"))
+NO_RATES = re.compile(
+    r"%\||\d\d:\d\d[<,]|\[=|[\u2501\u2588]{3}|\b(?:eta|warn|fetch|receiv|resolv|clon|pull|push|(?:down|up)load)",
+    re.IGNORECASE,
+)
+"""What is on the line of a bar or a transfer, whose rates are those of a moment or of the network."""
+LEAST_DIGITS = 2  # of a rate: `2ms/step` may be 2.4 or 1.6
 OF = re.compile(
     r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|"
     r"neg(?:ative)?(?:[ -]log)?|(?:-(?:2[ *]?)?)?log|-2) $",
@@ -226,6 +242,16 @@ QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a lin
 WARNS = re.compile(r"\wWarning: |[Dd]eprecat|DEPRECAT")  # Python's own; `use precision='16'` is no result
 OF_LOGGER = re.compile("(?:\x1b\\[[0-9;]*m)*wandb(?:\x1b\\[[0-9;]*m)*: ")  # repeats, rounded, what it was given
 EXACT_INTEGER = re.compile("[-+]?[0-9,]+$")
+
+
+def _is_of_other_words(line, match, is_first):
+    """Return whether a number after a name is not the name's: `no NaN found`, `train.py:12`, `Benchmark: 80 iters`."""
+    name, between, text = match.groups()[:3]
+    if between == " ":
+        return (is_first and text[-1].isalpha()) or _is_in_sentence(line, match)
+    if COUNTED.match(line, match.end()) and not result_names.is_measure(name):
+        return True
+    return between == ":" and "." in name and EXACT_INTEGER.match(text) is not None
 
 
 def _is_in_sentence(line, match):
@@ -245,13 +271,15 @@ class Named(Reader):
     other than by a constant upwards, as a counter's does, or at the end if it never changed: `checksum 17`. It does not
     count in a warning, nor amid the words of a sentence: `loaded 0.5 of it`. Counters, times, sizes and settings never
     count (result_names.py), nor does source code that a warning or a traceback quotes. With `measures`, the last of the
-    times and rates count at the end, also before `images/s`: a benchmark prints them as its answer.
+    times and rates count at the end, also before `images/s`: a benchmark prints them as its answer. One without a name
+    has that of its unit, and of several with one unit, also the words before it: `fp16_images/s`.
     """
 
     def __init__(self, log, but=None, measures=False):
         Reader.__init__(self, {}, log)
         self._but = but and _letters(but)
         self._measures = measures
+        self._rates = {}  # unit -> {the words before it: the last number}, the newest last
         self._names = {}  # name -> True: it counts; False: it does not; else [last number, last rise]
         self._is_source = False  # the next line, if it is indented
 
@@ -266,11 +294,13 @@ class Named(Reader):
         self._is_source = QUOTES_SOURCE.search(line) is not None
         if WARNS.search(line):
             return {}
-        line, numbers = single_spaced(without_escapes(line, " ")), {}
+        line, numbers, named = single_spaced(without_escapes(line, " ")), {}, set()
         for match in PAIR.finditer(line):
             name, between, text, unit, total, percent, rate = match.groups()
             if (rate and not result_names.worse_measure(name)) or (unit and not result_names.is_pace(name, unit)):
                 continue
+            if rate or unit:
+                named.add(match.start(3))
             state = self._names.get(name)
             if state is None:
                 state = self._learn(name)
@@ -281,17 +311,34 @@ class Named(Reader):
                 number /= float(total)
             if abs(number) > result_names.LARGEST and text[-1:].isdigit():
                 continue
-            is_last = not line[match.end() :].strip(" .")
-            if state is not True:
-                if between == " " and ((state[0] is None and text[-1].isalpha()) or _is_in_sentence(line, match)):
-                    continue  # `no NaN found`
-                if between == ":" and "." in name and EXACT_INTEGER.match(text):
-                    continue  # `train.py:12`
-                if not self._counts(name, state, number, text, between == " " and not is_last):
-                    continue
+            is_amid = between == " " and line[match.end() :].strip(" .") != ""
+            if state is not True and (
+                _is_of_other_words(line, match, state[0] is None)
+                or not self._counts(name, state, number, text, is_amid)
+            ):
+                continue
             of = (WHOSE if name in numbers else OF).search(line, max(0, match.start() - 44), match.start())
             numbers.setdefault(_joined(of.group(1), name) if of else name, number)
+        if self._measures and not NO_RATES.search(line):
+            self._read_rates(line, named)
         return numbers
+
+    def _read_rates(self, line, named):
+        """Note the numbers before units of rates, but those that are `named`."""
+        for match in RATE.finditer(line):
+            text, thousands, unit = match.groups()
+            factor, unit = _pace(unit.replace(" per ", "/"))
+            number = float(text.replace(",", "")) * FACTORS.get(thousands, 1.0) * factor
+            digits = re.sub("[eE].*|[.,]", "", text).lstrip("0")
+            if not unit or match.start() in named or len(digits) < LEAST_DIGITS or number > result_names.LARGEST:
+                continue
+            of = re.split(r"[,;|()\[\]{}]", line[: match.start()])[-1].strip(" :=-~>*#")
+            if not result_names.NEITHER.isdisjoint(of.lower().split()):
+                continue  # `limit: 100 req/s`
+            of = "" if len(of) > 40 or re.search(r"(?<!\w)\d", of) else of.replace(" ", "_")
+            known = self._rates.setdefault(unit, {}) if len(self._rates) < MOST_NAMES else {}
+            known.pop(of if of in known or len(known) < MOST_NAMES else next(iter(known)), None)
+            known[of] = number
 
     def begin(self):
         """Forget what was printed before the first step: settings, versions, sizes of the data."""
@@ -305,7 +352,11 @@ class Named(Reader):
             if last is not None and rise is None and (measures or result_names.worse_if(name))
         }
         results_first = sorted(never_changed, key=lambda name: not result_names.worse_if(name))  # there may be too many
-        return dict(Reader.rest(self), **{name: never_changed[name] for name in results_first})
+        rates = {}
+        for unit, known in self._rates.items() if measures else ():
+            several = 1 < sum(map(bool, known)) <= MOST_TIMES  # more are those of a loop
+            rates.update(("%s_%s" % (of, unit) if several and of else unit, known[of]) for of in known)
+        return dict(Reader.rest(self), **dict({name: never_changed[name] for name in results_first}, **rates))
 
     def _learn(self, name):
         is_setting = self._but == _letters(name)
@@ -337,6 +388,22 @@ def _joined(of, name):
     if of == "-2" and not name.lower().startswith("log"):
         return name
     return "%s_%s" % (re.sub("[ -]", "_", re.sub(r"^-(2[ *]?)?", "neg ", of).strip()), name)
+
+
+def _pace(unit):
+    """Return the factor and the usual form of a unit of a rate or of the time for one: (1.0, `images/s`) of
+    `images/sec`, (1e6, `B/s`) of `MB/s`, (0.001, `s/step`) of `ms/step`; (1.0, "") for any other unit."""
+    what, _, per = unit.partition("/")
+    scaled = SCALED.match(what)
+    if scaled and (per in SECOND or (what.endswith("FLOPS") and not per)):
+        letter, binary, of_bytes, of_bits = scaled.groups()
+        base = "B/s" if of_bytes else "bit/s" if of_bits else "FLOP/s"
+        return (1024.0 if binary else 1000.0) ** " KMGTP".index(letter.upper() or " "), base
+    if per in SECOND and what not in SPEEDS:
+        return 1.0, "%s/s" % what
+    if per in PER and what in TIMES:
+        return FACTORS.get(what, 1.0), "s/%s" % per
+    return 1.0, "fps" if unit.lower() == "fps" else ""
 
 
 def _letters(name):

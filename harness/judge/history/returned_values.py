@@ -266,9 +266,11 @@ class _Metric:
     @cached_property
     def exact(self) -> Sequence[Floats | None]:
         """Return the numbers of each version of which all launches that have any, at least AGREE, have the same. If
-        they are the same in all launches of all versions, those of one launch are enough."""
+        they are the same in all launches of all versions, those of one launch are enough. A rate is never exact."""
         every = list(chain(*self.known))
         enough = 1 if len(every) >= AGREE and _are_same(every) else AGREE
+        if self.is_answer and worse_measure(self.name):
+            return [None for _ in self.known]  # it varies, even if a few launches agree
         return [own[0] if len(own) >= enough and _are_same(own) else None for own in self.known]
 
     @cached_property
@@ -440,7 +442,7 @@ class _Metric:
             max(sum(same_values(each, other) for other in own) for each in own) if own else 0 for own in self.known
         ]
         states = [None if len(own) < AGREE else same < len(own) for own, same in zip(self.known, agreeing, strict=True)]
-        found = state_changes(self.signal, states, verdict="varies")
+        found = () if self.is_answer else state_changes(self.signal, states, verdict="varies")
         begun = [change for change in found if change.before is not None]
         changes: list[Change] = []
         observed: list[Observed] = []

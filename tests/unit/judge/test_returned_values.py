@@ -819,3 +819,19 @@ def test_a_rate_that_a_program_without_steps_prints_is_judged(
     found = judge_values(trials, limits=Limits(), steps=STEPS)[f"metrics.{name}"]
     assert kinds(found) == ([("first_bad", 1, 2)] if is_bad else [])
     assert (f"metrics: {{{name}: " in found.seen[2].remedy) == is_told
+
+
+def test_a_rate_that_some_launches_share_is_a_level() -> None:
+    """A rate that was printed without decimals was exact, so that half of it was only `another result`."""
+
+    def found(*levels: float) -> Values:
+        trials = named(versions(list(levels), noise=0.0), "img/s")
+        for trial in (trial for version in trials for trial in version):
+            assert trial.trace is not None
+            trial.trace.columns["step_s"][:] = np.nan
+        return judge_values(trials, limits=Limits(), steps=STEPS)["metrics.img/s"]
+
+    assert kinds(found(1250, 1250, 600, 600)) == [("first_bad", 1, 2)]
+    for quiet in (found(1250, 1250, 1190, 1250), found(600, 600, 1250, 1250)):
+        assert (quiet.changes, [each.seen for each in quiet.seen]) == ((), ["good"] * 4)
+    assert not found(1250, 1250, 1190, 1250).observed
