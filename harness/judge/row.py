@@ -11,6 +11,7 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 
 from harness import facts
+from harness.agent.result_names import IS_EARLIER
 from harness.amounts import count
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
 from harness.judge.cell import SETTLED
@@ -21,6 +22,7 @@ from harness.judge.comparison.other_ends import other_ends
 from harness.judge.comparison.printed_lines import fewer_steps, is_of_version, new_lines, other_lines
 from harness.judge.comparison.which_launches import is_whole_run, limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
+from harness.judge.history.exact_values import relative
 from harness.judge.history.flaky import outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
@@ -155,9 +157,10 @@ def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, t
 
 
 def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[str, Values]) -> Iterator[Observation]:
-    """Yield what was seen in a row and is not judged."""
+    """Yield what was seen in a row and is not judged: of numbers, what changes most comes first."""
     trials, versions = [cell.trials for cell in cells], [cell.cell.image.version for cell in cells]
-    observed = [each for metric in values.values() for each in metric.observed]
+    by_size = sorted(values, key=lambda name: (IS_EARLIER.search(name) is not None, -_largest_share(values[name])))
+    observed = [each for name in by_size for each in values[name].observed]
     observed += [*fewer_steps(trials), *other_ends(trials), *other_lines(trials, versions), *new_lines(trials)]
     for each in observed:
         yield Observation(
@@ -165,6 +168,13 @@ def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[
             before=versions[each.before], after=versions[each.after],
             last=None if each.last is None else versions[each.last],
         )  # fmt: skip
+
+
+def _largest_share(values: Values) -> float:
+    """Return the largest change that is observed of a number, as a share."""
+    sides = [[values.seen[place].value for place in (each.before, each.after)] for each in values.observed]
+    known = ((a, b) for a, b in sides if a is not None and b is not None and math.isfinite(a + b))
+    return max((abs(relative(a, b)) for a, b in known), default=0.0)
 
 
 def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:

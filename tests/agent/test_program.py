@@ -1191,6 +1191,20 @@ def test_one_name_that_is_printed_for_each_of_several_models_is_several_results(
     assert not run(tmp_path / "loop", python, loop).column("accuracy (1)")
 
 
+@pytest.mark.parametrize(
+    "line",
+    ['{{"epoch": {at}, "f1": {value}}}', "Epoch {at}/3 - f1: {value}", "{at}/3 [00:01<00:02, 4.5it/s, f1={value}]"],
+)
+def test_one_name_that_a_loop_prints_again_is_one_result(line: str) -> None:
+    """`eval/f1 (1)` to `(6)` of six epochs, and `loss (1)` to `(3)` of one progress bar, were results of their own."""
+    reader = printed.reader(None, None)
+    for text in (*(line.format(at=at, value=at / 4) for at in (1, 2, 3)), "f1: 0.5"):
+        reader.note(7, reader.values(text))
+    assert reader.rest() == {}
+    reader.note(7, reader.values("f1: 0.25"))
+    assert reader.rest() == {"f1 (1)": 0.5}
+
+
 def test_a_line_of_megabytes_costs_no_more_than_a_short_one_and_names_are_bounded() -> None:
     """A thousand digits took 0.1 s, in the program's own `print` or in the supervisor, which then missed its clock."""
     reader, steps = printed.reader(None, None), printed.LineSteps(None)

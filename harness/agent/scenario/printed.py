@@ -24,6 +24,10 @@ THOUSANDS = r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d*)?"
 NUMBER = re.compile(
     r"[-+]?(?:(?:%s|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf(?:inity)?)" % THOUSANDS, re.IGNORECASE | re.ASCII
 )
+LOOP = re.compile(
+    r"(?<![^\W_])(?:epoch|step|iter(?:ation)?|batch|round)s?[\"']?\W{0,4}\d|%\||\d ?(?:it/s|s/it)|\d\d:\d\d[<,]",
+    re.IGNORECASE,
+)
 ENDS = re.compile("(\r\n|[\r\n])")
 DIGIT = re.compile("[0-9]")
 NOT_FINITE = re.compile(r"(?<![^\W_])(?:nan|inf(?:inity)?)(?![^\W_])", re.IGNORECASE)
@@ -134,6 +138,7 @@ class Reader(object):
         self._patterns = [(name, single_spaced(before), single_spaced(after)) for name, (before, _, after) in parted]
         self._log = log
         self._newest = None, {}  # the step, and name -> what was printed after it, in order
+        self._is_of_loop = False  # the newest line with values
 
     def install(self):
         """Read from now on whatever Python writes to stdout and stderr."""
@@ -148,12 +153,15 @@ class Reader(object):
         """Note that the first step was made."""
 
     def note(self, step, values):
-        """Keep what was printed after this step: a program may print one name for each of its models."""
+        """Keep what was printed after this step: a program may print one name for each of its models, but the line of a
+        loop takes the place of the one before."""
         if self._newest[0] != step:
             self._newest = step, {}
         for name, value in values.items():
             printed = self._newest[1].setdefault(name, [])
-            if len(printed) <= MOST_TIMES:
+            if self._is_of_loop:
+                printed.clear()
+            elif len(printed) <= MOST_TIMES:
                 printed.append(value)
 
     def rest(self, measures=True):
@@ -171,6 +179,7 @@ class Reader(object):
             for name, before, after in self._patterns:
                 if name not in numbers and _stands_between(line, match, before, after):
                     numbers[name] = float(match.group().replace(",", ""))
+        self._is_of_loop = LOOP.search(line) is not None
         return numbers
 
 
@@ -319,6 +328,7 @@ class Named(Reader):
                 continue
             of = (WHOSE if name in numbers else OF).search(line, max(0, match.start() - 44), match.start())
             numbers.setdefault(_joined(of.group(1), name) if of else name, number)
+        self._is_of_loop = LOOP.search(line) is not None
         if self._measures and not NO_RATES.search(line):
             self._read_rates(line, named)
         return numbers

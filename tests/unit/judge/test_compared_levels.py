@@ -369,6 +369,24 @@ def test_a_number_that_each_version_has_in_its_name_is_no_result(
     assert bool(told) is is_told
 
 
+def test_of_results_that_changed_the_one_that_changed_most_is_told_first() -> None:
+    """`eval/f1`, `eval/f1 (1)` and `(2)` came first, and the loss, 2.67 times as large, was in `and 6 more`."""
+    values = {"f1": (0.7, 0.8), "f1 (1)": (0.1, 0.9), "total": (5.0, 6.0), "train/loss": (0.8, 0.3)}
+    runs = []
+    for place, image in enumerate(build.series("V", ["1", "2"]).images):
+        trials = [trial_of(number) for number in range(3)]
+        columns = {name: np.full(len(trials[0].trace.step), both[place]) for name, both in values.items()}  # type: ignore[union-attr]
+        cell = Cell(image=image, lane=build.HERE, variant=build.POP)
+        runs.append(CellRun(cell=cell, trials=[with_columns(trial, columns) for trial in trials]))
+    told = [one.text.partition(" ")[0] for one in judge_row(row_run(runs)).observations]
+    assert told == ["train/loss", "f1", "f1"]
+
+
+def with_columns(trial: Trial, columns: dict[str, Floats]) -> Trial:
+    assert trial.trace is not None
+    return replace(trial, trace=replace(trial.trace, columns={**trial.trace.columns, **columns}))
+
+
 def test_lines_that_threads_print_are_compared_in_any_order() -> None:
     """One of twelve results of a pool was wrong in all launches, and nothing was told."""
     old = ["job 1: 5\njob 2: 7\n", "job 2: 7\njob 1: 5\n", "job 1: 5\njob 2: 7\n"]
