@@ -304,7 +304,7 @@ def _by_form(trial: Trial, names: re.Pattern[str]) -> dict[str, list[Line]]:
     """Return the lines, by form, without those that tell of resources. The `names` of versions count as equal."""
     metrics = {} if trial.trace is None else trial.trace.metrics
     judged = {word for name in metrics for word in WORD.findall(name.lower())}
-    first = re.compile(rf"(?i)(?<![^\W_])(?:{'|'.join(map(re.escape, judged))})(?![^\W_])\D*?(-?\d[\d.,eE+-]*)")
+    first = re.compile(rf"(?i)(?<![^\W_])(?:{'|'.join(map(re.escape, judged))})(?![^\W_]).*?(?<![\w.])(-?\d[\d.,e+-]*)")
     found: dict[str, list[Line]] = {}
     for line in _printed_lines(trial):
         own = names.sub("_", line.strip()[:LONGEST])

@@ -275,6 +275,12 @@ def named(name: str, value: float, *texts: str) -> list[Trial]:
         ("loss", ["loss (a mean of it) 0.90"], ["loss (a mean of it) 0.80"], False),
         ("loss", ["loss 0.90 (0.80) in 12 s"], ["loss 0.90 (0.60) in 14 s"], False),
         ("accuracy", ["Accuracy: 9800/10000 (98%)"], ["Accuracy: 9810/10000 (99%)"], False),
+        (
+            "eval/f1",
+            ['{"event": "eval", "epoch": 6, "eval/f1": 0.90}'],
+            ['{"event": "eval", "epoch": 6, "eval/f1": 0.60}'],
+            False,
+        ),
     ],
 )
 def test_another_number_on_the_line_of_one_that_is_judged_by_its_name_is_told(
