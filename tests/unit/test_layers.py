@@ -42,7 +42,7 @@ ALLOWED = {
     "masking": set(),
     "facts": BASE,
     "traces": BASE | {"safe_files", "store"},
-    "judge": BASE | {"agent", "amounts", "facts"},
+    "judge": BASE | {"agent", "amounts", "facts", "masking"},
     "probes": BASE | {"amounts", "cli", "file_locks", "flows", "history", "plan", "report", "store"},
     "narrow": BASE
     | {"amounts", "cli", "flows", "judge", "masking", "matrix", "plan", "report", "run", "schedule", "store"},

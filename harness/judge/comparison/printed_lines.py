@@ -18,6 +18,7 @@ from harness.agent.ending import ORDERS
 from harness.agent.result_names import RESOURCES, WORD
 from harness.amounts import plural
 from harness.judge.comparison.which_launches import has_step_times
+from harness.masking import scrubbed
 from harness.model import Observed, Trial, worse_if
 
 FEWER = 0.1
@@ -105,10 +106,10 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
 
 
 def as_printed(masked: str, trials: Iterable[Trial], by: Callable[[str], str]) -> str:
-    """Return the first line that is masked so `by` a function."""
+    """Return the first line that is masked so `by` a function, without secrets and the folder of the trial."""
     texts = (text for trial in trials for text in _kept(trial))
     lines = (line[:LONGEST].strip() for text in texts for each in text.split("\n") for line in _shown([each]))
-    return next(line for line in lines if by(line) == masked)
+    return scrubbed(next(line for line in lines if by(line) == masked))
 
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:

@@ -460,6 +460,9 @@ def test_a_new_line_is_told_as_it_was_printed() -> None:
     texts = [f"\r 50%|#####     | 5/10 [00:01<00:01, 4.9it/s]\r\x1b[33m{line}\x1b[0m in {pid} s\n" for pid in (71, 90)]
     (found,) = new_lines([printing("", ""), printing(*texts), printing(*texts[::-1])])
     assert (found.text, found.last) == (f"{line} in 71 s", 2)
+    text = "/tmp/harness-trial-a1/scenario/train.py:3: Warning: https://ada:pw@host is gone, hf_abcdefgh12 too"
+    (found,) = new_lines([printing("", ""), printing(text, text)])
+    assert found.text == "scenario/train.py:3: Warning: https://host is gone, [token] too"
 
 
 def test_a_new_line_of_two_rows_is_told_once() -> None:
