@@ -66,6 +66,9 @@ NOTABLE_LINES = {
 """What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
 PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
 """What only a progress bar contains."""
+TIMED = re.compile(r"\d%\||\dit/s|s/it\b")
+"""What a progress bar contains that is drawn anew as time passes."""
+BLOCKS = re.compile(r"[\u2500-\u259f]+")
 MASKED = re.compile(
     r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b|/tmp/\S+"
     r"|\d+(?:[.:,]\d+)*"
@@ -331,10 +334,10 @@ def _printed_lines(trial: Trial) -> list[str]:
 def _parsed(line: str) -> tuple[frozenset[str], str, tuple[str, ...]]:
     """Return the words of a line, its form and its values; no words if the line is none that is compared."""
     words = frozenset(word.rstrip("0123456789") or word for word in WORD.findall(line.lower()))
-    unlike = (PROGRESS, WARNING, UNIT, *NOTABLE_LINES.values())
+    unlike = (TIMED, WARNING, UNIT, *NOTABLE_LINES.values())
     if words & RESOURCES or any(like.search(line) for like in unlike):
         return frozenset(), "", ()
-    told = " ".join(word for word in line.split() if not ELSEWHERE.fullmatch(word))
+    told = " ".join(word for word in BLOCKS.sub("", line).split() if not ELSEWHERE.fullmatch(word))
     if not told:
         return frozenset(), "", ()
     values, label = tuple(VALUE.findall(told)), LABEL.match(told)

@@ -433,9 +433,10 @@ def test_of_lines_that_are_steps_the_last_one_that_differs_is_told() -> None:
     """Of 60 epochs whose accuracy fell from 93 to 88 %, the first was told: `10.93 % → 10.34 %`."""
 
     def epochs(best: float) -> str:
-        return "".join(f"第{n}轮 准确率: {best * n / 3:.2f}%\n" for n in (1, 2, 3))
+        bars = ("░░░", "█░░", "███")
+        return "".join(f"\r第{n}轮 |{bar}| 准确率: {best * n / 3:.2f}%" for n, bar in enumerate(bars, 1)) + "\n"
 
-    assert told_of([epochs(93)] * 3, [epochs(88)] * 3) == ["第3轮 准确率: 93.00% → 第3轮 准确率: 88.00%"]
+    assert told_of([epochs(93)] * 3, [epochs(88)] * 3) == ["第3轮 |███| 准确率: 93.00% → 第3轮 |███| 准确率: 88.00%"]
 
 
 def test_the_banner_of_an_image_is_no_result_of_its_program() -> None:
