@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from scipy.stats import hypergeom
-
 from harness.judge.history.flaky import Evidence, chance_of_luck
 from harness.judge.history.transitions import UNTOLD, FailureName, bad_along
 from harness.judge.launches import too_short
@@ -160,7 +158,7 @@ class SignInRows:
         kind, good = signal_of(finding.metric).kind, self._known(place, both)
         if kind == "outcome" or finding.verdict == "two modes":
             clean = _luck(good, self._known(accused, bad), outcome=kind == "outcome") <= LUCK
-            clean = clean and (kind != "outcome" or not self._fails_as_often(place, accused, since))
+            clean = clean and (kind != "outcome" or not self._fails_as_often(place, accused, range(since, bad[-1] + 1)))
         elif kind == "growth" and finding.effect is not None:
             clean = all(_grows_less(each.verdict, finding.metric, finding.effect) for each in good)
         elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
@@ -170,20 +168,20 @@ class SignInRows:
             clean = True
         return [] if clean else both
 
-    def _fails_as_often(self, place: LaneOfVariant, accused: LaneOfVariant, since: int) -> bool:
-        """Return whether a row has the failure of an accused one, and may have it as often: in all their launches since
-        it began, those of undecided versions too, fewer would be seen with a probability above LUCK.
-
-        The probability is that of Fisher's exact test, one-sided.
+    def _fails_as_often(self, place: LaneOfVariant, accused: LaneOfVariant, versions: range) -> bool:
+        """Return whether a row has the failure of an accused one, and may have it as often: so few failures in all
+        launches of these versions, also undecided ones, have a probability above LUCK, by Fisher's exact test.
         """
-        versions = range(since, len(self.order))
         names = set().union(*(self.failures[accused][at] for at in versions))
         counts = []
         for each in (place, accused):
             trials = [trial for cell in self._known(each, versions) for trial in cell.trials if trial.measured]
             counts.append((sum(trial.end in FAILURES and trial.failed_by in names for trial in trials), len(trials)))
         (own, launches), (other, others) = counts
-        return own > 0 and bool(hypergeom.cdf(own, launches + others, own + other, launches) > LUCK)
+        ways = sum(
+            math.comb(own + other, n) * math.comb(launches + others - own - other, launches - n) for n in range(own + 1)
+        )
+        return own > 0 and ways > LUCK * math.comb(launches + others, launches)
 
     def _known(self, place: LaneOfVariant, versions: Iterable[int]) -> list[CellResult]:
         return [cell for at in versions if (cell := self.cells[place][at]) is not None]
