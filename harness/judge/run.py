@@ -78,12 +78,19 @@ def judge_run(
 
 
 def _of_all(observations: Sequence[Observation]) -> Iterator[Observation]:
-    """Yield what was seen in the rows. A new line is told as it is printed in the first row that has it, so that it is
-    told once."""
-    first: dict[str, str] = {}
-    for each in observations:
+    """Yield what was seen in the rows. A new line that differs between rows in its numbers alone is told without those
+    that differ, and so once."""
+
+    def line(each: Observation) -> tuple[str, str, str] | None:
         is_line = each.last is not None and each.signal in ("log", *NOTABLE_LINES)
-        yield replace(each, text=first.setdefault(mask(each.text), each.text)) if is_line else each
+        return (each.series, each.after, mask(each.text)) if is_line else None
+
+    texts = grouped((line(each), each.text.split(" ")) for each in observations)
+    for each in observations:
+        own = line(each)
+        words = zip(*texts[own], strict=False)
+        told = " ".join(some[0] if len(set(some)) == 1 else mask(some[0]) for some in words)
+        yield each if own is None else replace(each, text=told)
 
 
 def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Sequence[HostState]) -> RunVerdict:

@@ -18,7 +18,7 @@ from harness.agent.ending import ORDERS
 from harness.agent.result_names import RESOURCES, WORD
 from harness.amounts import plural
 from harness.judge.comparison.which_launches import has_step_times
-from harness.masking import scrubbed
+from harness.masking import scrubbed, told_words
 from harness.model import Observed, Trial, worse_if
 
 FEWER = 0.1
@@ -69,10 +69,10 @@ PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
 TIMED = re.compile(r"\d%\||\dit/s|s/it\b")
 """What a progress bar contains that is drawn anew as time passes."""
 BLOCKS = re.compile(r"[\u2500-\u259f]+")
-MASKED = re.compile(
-    r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b|/tmp/\S+"
-    r"|\d+(?:[.:,]\d+)*"
-)
+IDENTIFIER = r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b"
+MASKED = re.compile(rf"{IDENTIFIER}|/tmp/\S+|\d+(?:[.:,]\d+)*")
+PRIVATE = re.compile(rf"{IDENTIFIER}|\b\d+(?:\.\d+){{3}}\b")
+"""What stays masked in a line that is told: it may be a key, or an address of the machine."""
 
 
 def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
@@ -109,10 +109,15 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
 
 
 def as_printed(masked: str, trials: Iterable[Trial], by: Callable[[str], str]) -> str:
-    """Return the first line that is masked so `by` a function, without secrets and the folder of the trial."""
+    """Return the first line that is masked so `by` a function, with its decimal numbers, and without credentials and
+    the folder of the trial; else the masked line."""
+    longest = max(masked.split("#"), key=len).strip()
     texts = (text for trial in trials for text in _kept(trial))
-    lines = (line[:LONGEST].strip() for text in texts for each in text.split("\n") for line in _shown([each]))
-    return scrubbed(next(line for line in lines if by(line) == masked))
+    near = (each for text in texts if longest in text for each in text.split("\n") if longest in each)
+    for line in (line[:LONGEST].strip() for each in near for line in _shown([each])):
+        if by(line.translate(ZEROED)) == masked:
+            return scrubbed(*told_words([PRIVATE.sub("#", line)]))
+    return masked
 
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
@@ -138,6 +143,7 @@ def _kept(trial: Trial) -> tuple[str, str, str]:
 
 
 ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+ZEROED = str.maketrans("123456789", "0" * 9)
 """Makes lines equal that differ only in decimal numbers, before anything else looks at them: a launch may print
 thousands."""
 WARNING = re.compile(r":\d+: \w*Warning: ")

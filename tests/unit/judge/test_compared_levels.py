@@ -466,8 +466,24 @@ def test_a_new_line_is_told_as_it_was_printed() -> None:
     assert found.text == "scenario/train.py:3: Warning: https://host is gone, [token] too"
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ValueError: shape 3x4 and 5x6 do not match", "ValueError: shape 3x4 and 5x6 do not match"),
+        ("Error: no model mixtral-8x7B", "Error: no model mixtral-8x7B"),
+        ("failed to use key 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b", "failed to use key #"),
+        ("failed to connect to 10.1.2.3:5432", "failed to connect to #:5432"),
+        ("failed to log in with --password=hunter2", "failed to log in with --password=[withheld]"),
+    ],
+)
+def test_a_new_line_is_told_with_its_numbers_alone(text: str, told: str) -> None:
+    """`3x4` is masked otherwise after its digits became zeros, and ended the sweep; a key was told in full."""
+    found = new_lines([printing("", ""), printing(text, text)])
+    assert [each.text for each in found] == [told]
+
+
 def test_a_new_line_of_two_rows_is_told_once() -> None:
-    """As it was printed, with the time, it would be another one in each row."""
+    """With the time, it would be another one in each row."""
     result = build.run(
         [(build.series("app", ["1", "2"]), [build.HERE], [build.POP, build.ZEROS])], lambda *_: build.flat()
     )
@@ -480,7 +496,7 @@ def test_a_new_line_of_two_rows_is_told_once() -> None:
         ]
         rows.append(judge_row(row_run([CellRun(cell=cell, trials=own) for cell, own in zip(cells, both, strict=True)])))
     told = judge_run(result.plan, rows, directory=Path("none"))
-    assert [each.text for each in told.observations] == ["12:00:00 no libcudnn 8"] * 2
+    assert [each.text for each in told.observations] == ["# no libcudnn 8"] * 2
 
 
 def test_an_error_is_told_before_a_flood_and_before_its_traceback() -> None:
