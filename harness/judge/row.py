@@ -485,7 +485,7 @@ def _left_out(row: VersionRow, cells: Sequence[CellResult], compared: Compared, 
             "so step times are not compared; the same sweep, run again, launches them beside known versions"
         )
     left_out = "; ".join(map(str, set_apart(trials)[1]))
-    if left_out:
+    if left_out and not compared.limits.exit_only:
         yield (
             f"{series.name} on {lane}, {variant}: some trials are not compared with the others, because they "
             f"differ in: {left_out}; --fresh measures all under the same conditions"

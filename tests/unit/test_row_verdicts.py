@@ -18,6 +18,7 @@ from harness.judge.row import judge_row
 from harness.judge.run import corrected, judge_run
 from harness.model import (
     LEVELS,
+    Asked,
     Cell,
     CellResult,
     CellRun,
@@ -94,6 +95,20 @@ def test_much_output_is_told_once_with_its_version() -> None:
                 run.trials.append(replace(trial, output=replace(trial.output, bytes=count)))
         warnings = judge_row(row_run(runs, asked=Trials(least=2, most=8))).warnings
         assert [warning.partition(" MB")[0] + " MB" for warning in warnings if "printed" in warning] == told
+
+
+@pytest.mark.parametrize("exit_only", [False, True])
+def test_exit_codes_are_compared_whatever_steps_a_launch_was_asked_for(exit_only: bool) -> None:
+    """The first launch of a command asks for more steps than the others, and `--fresh` cannot change that."""
+    scenario = replace(build.POP.scenario, limits=replace(LIMITS, exit_only=exit_only))
+    cells = [
+        Cell(image=image, lane=build.HERE, variant=replace(build.POP, scenario=scenario))
+        for image in build.series("msgpack", ["1.0.4", "1.0.5"]).images
+    ]
+    asked = [Asked(steps=steps) for steps in (12_000, 4000, 4000)]
+    runs = [CellRun(cell=one, trials=[trial_of(at, asked=own) for at, own in enumerate(asked)]) for one in cells]
+    warnings = judge_row(row_run(runs, asked=Trials(least=2, most=8))).warnings
+    assert any("steps 4000 and 12000" in text for text in warnings) is not exit_only
 
 
 def test_a_file_of_results_without_numbers_is_told_once_with_its_versions() -> None:
