@@ -41,8 +41,8 @@ def watch(
 ) -> None:  # fmt: skip
     """Look for new tags and republished images of MATRIX, and run only those, together with the last good one.
 
-    If nothing is new, it prints one line and exits with 0. At the first look, every image that no sweep has measured is
-    new.
+    If nothing is new, it prints one line and exits with 0. At the first look, every image is new; launches of
+    earlier sweeps count.
 
     \b
     For example:
