@@ -1,8 +1,9 @@
 """Reads the numbers of a file that a command writes: JSON, JSON lines, or CSV with a header.
 
 In JSON, a number is named by the keys that lead to it: `{"read": {"iops": 5}}` has `read.iops`. A list is a series, and
-so are JSON lines: of each name, the last value counts. In CSV, the last line counts, and a number is named by its
-column; lines of two columns such as `loss,0.3` are names and numbers.
+so are JSON lines: of each name, the last value counts. If all values of a list are objects with different strings under
+`name`, these are keys: `{"runs": [{"name": "a", "ms": 1}]}` has `runs.a.ms`. In CSV, the last line counts, and a number
+is named by its column; lines of two columns such as `loss,0.3` are names and numbers.
 """
 
 import csv
@@ -70,6 +71,10 @@ def numbers_of(value, name="", lists=False):
         for key, inner in value.items():
             yield from numbers_of(inner, "%s.%s" % (name, key) if name else str(key), lists)
     elif isinstance(value, list) and lists:
+        names = [inner.get("name") if isinstance(inner, dict) else None for inner in value]
+        if all(isinstance(each, str) for each in names) and len(set(names)) == len(names):
+            yield from numbers_of(dict(zip(names, value)), name, lists)  # noqa: B905 (Python 3.6)
+            return
         for inner in value[-1:] if value and not isinstance(value[-1], dict) else value:
             if not isinstance(inner, list):  # no matrix is a series
                 yield from numbers_of(inner, name, lists)

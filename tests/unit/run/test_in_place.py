@@ -254,6 +254,18 @@ def test_only_a_host_that_is_the_machine_itself_runs_it(tmp_path: Path) -> None:
         ),
         ("a.json", '{"acc": [0.1, 0.4], "loss": [1, null], "jobs": [{"iops": 7}]}', {"acc": 0.4, "jobs.iops": 7}),
         ("a.json", '\ufeff[{"loss": 2, "auc": 0.1}, {"loss": 1}]', {"loss": 1, "auc": 0.1}),
+        (
+            "a.json",
+            '{"runs": [{"name": "a", "ms": 1, "all": [4, 5]}, {"name": "b", "ms": 2}]}',
+            {"runs.a.ms": 1, "runs.a.all": 5, "runs.b.ms": 2},
+        ),
+        ("a.json", '[{"name": "b", "ms": 2}, {"name": "a", "ms": 1}]', {"b.ms": 2, "a.ms": 1}),
+        ("a.json", '{"runs": [{"name": "a", "ms": 1}, {"name": "a", "ms": 2}]}', {"runs.ms": 2}),
+        (
+            "a.json",
+            '{"runs": [{"name": "a", "ms": 1}, {"name": 3, "ms": 2}, {"ms": 4}]}',
+            {"runs.name": 3, "runs.ms": 4},
+        ),
         ("a.jsonl", '{"loss": 2, "val": {"auc": 0.1}}\n\n{"loss": 1}\n', {"loss": 1, "val.auc": 0.1}),
         ("a.log", '{"loss": 2, "s": "a\u2028b"}\r\n{"loss": null}\r\n{"best": 1}', {"best": 1}),
         ("a.csv", "epoch,loss\n1,0.5\n2,0.25\n", {"epoch": 2.0, "loss": 0.25}),
