@@ -177,6 +177,7 @@ def test_what_a_server_does_to_a_script_is_its_outcome(tmp_path: Path) -> None:
         ('print(\'warming up 3\')\nprint(\'{"p50": 0.25, "deep": {"rps": 400}}\')', {"p50": 0.25, "deep.rps": 400}),
         ("print('score: 0.75')", {"score": 0.75}),
         ("open('out.json', 'w').write('{\"p50\": 2}')", {"p50": 2}),
+        ("print('p50: 3')\nopen('out.json', 'w').write('[{\"p50\": 2}]')", {"p50": 3}),
         ("open('out.json', 'w').write('{\"p50\": 2}\\n{\"p50\": 3, \"ttft\": [1, 2]}')", {"p50": 3}),
     ],
 )
@@ -211,7 +212,7 @@ def test_a_load_generator_that_fails_is_never_the_version_s_fault(tmp_path: Path
     unwritten = run(tmp_path / "b", generator="pass", results="out.json")
     assert unwritten.done["message"] == "results: out.json: was not written"
     empty = run(tmp_path / "d", generator="open('out.json', 'w').write('{}')", results="out.json")
-    assert empty.done["message"] == "results: out.json: has no numbers"
+    assert empty.done["message"] == "results: out.json: has no numbers outside of lists"
     dies = run(tmp_path / "c", "dies", generator=LOADS.replace("range(5)", "range(50)"))
     assert dies.done["end"] == "crash"
     assert "while the load generator ran: the process ended with exit code 3" in dies.done["message"]

@@ -24,7 +24,7 @@ def state(path):
 
 def read(path, before=None, lists=True):
     """Return name -> number, in the order of the file. `before`: its state before the run; `lists`: whether a list is a
-    series. Raises ValueError, with what is wrong, also if there are no numbers."""
+    series; if so, a file without numbers is an error, too. Raises ValueError, with what is wrong."""
     if state(path) in (None, before):
         raise ValueError("was not written")
     if not os.path.isfile(path):  # a pipe would be waited for
@@ -45,7 +45,7 @@ def read(path, before=None, lists=True):
         raise ValueError(str(error))
     except RecursionError:
         raise ValueError("is nested too deeply")
-    if not numbers:
+    if lists and not numbers:
         raise ValueError("has no numbers")
     return numbers
 

@@ -39,6 +39,8 @@ class Generator(client.Client):
         if results:
             try:
                 numbers.update(result_file.read(results, before, lists=False))  # those of each request
+                if not numbers:
+                    raise ValueError("has no numbers outside of lists")
             except ValueError as error:
                 raise client.GaveUp("results: %s: %s" % (self.job["results"], error))
         self._sample()
