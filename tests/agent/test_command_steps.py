@@ -79,7 +79,7 @@ def test_without_a_pattern_it_is_sampled_in_time(tmp_path: Path, thorough_python
 
 @pytest.mark.parametrize(
     ("command", "names"),
-    [("setsid sleep 9 >/dev/null 2>&1 &", ["sleep"]), ("sleep 0.2 &", []), ("exit 3", None)],
+    [("setsid sleep 9 >/dev/null 2>&1 &", ["sleep"]), ("mkfifo p; cat p & exec 3>p", []), ("exit 3", None)],
 )
 def test_what_outlives_it_is_named(tmp_path: Path, thorough_python: str, command: str, names: list[str] | None) -> None:
     """A short helper that ends at the same time does not count, nor does what a failure leaves."""
@@ -228,12 +228,14 @@ def test_a_peak_below_that_of_the_agent_is_that_of_the_samples(tmp_path: Path, t
 def test_a_peak_below_that_of_the_agent_is_not_told_by_few_samples(tmp_path: Path, python: str) -> None:
     """The only sample, just after exec, was the peak: 16 to 7,000 KiB for one command."""
     for number, command in enumerate((["sleep", "0.02"], ["sleep", "0.15"])):
-        assert run(tmp_path / str(number), python, *command, looks=[100]).done["peak_rss_kib"] == 0
+        told = run(tmp_path / str(number), python, *command, looks=[100])
+        is_short = told.done["run_s"] < 1  # which a busy machine may prevent
+        assert told.done["peak_rss_kib"] == (0 if is_short else max(kib for kib in told.column("rss_kib") if kib))
 
 
 @pytest.mark.parametrize("mib", [7, 64])
 def test_a_peak_above_that_of_a_fork_of_the_agent_is_the_kernel_s(tmp_path: Path, python: str, mib: int) -> None:
-    command = ["-c", f"import resource; b'x' * ({mib} << 20); print(resource.getrusage(0).ru_maxrss)"]
-    told = run(tmp_path, python, python, *command, looks=[100])
-    assert told.done["peak_rss_kib"] == pytest.approx(int(told.done["output_tail"]), rel=0.1)
-    assert told.done["peak_rss_kib"] >= mib << 10
+    """The program prints the peak of its own memory, without that of the fork before it."""
+    code = f"b'x' * ({mib} << 20); print(*[line for line in open('/proc/self/status') if line.startswith('VmHWM')])"
+    told = run(tmp_path, python, python, "-c", code, looks=[100])
+    assert told.done["peak_rss_kib"] == pytest.approx(int(told.done["output_tail"].split()[1]), rel=0.1)
