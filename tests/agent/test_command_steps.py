@@ -233,6 +233,13 @@ def test_a_peak_below_that_of_the_agent_is_not_told_by_few_samples(tmp_path: Pat
         assert told.done["peak_rss_kib"] == (0 if is_short else max(kib for kib in told.column("rss_kib") if kib))
 
 
+def test_a_peak_of_the_whole_tree_above_that_of_the_agent_is_told_by_any_sample(tmp_path: Path, python: str) -> None:
+    """A short run whose shell did not wait for its program had an unknown peak."""
+    hold = "held = b'x' * (60 << 20); open('held', 'w').close(); import time; time.sleep(1000)"
+    shell = f'{python} -c "{hold}" & until [ -e held ]; do sleep 0.01; done; sleep 0.3'
+    assert run(tmp_path, python, "sh", "-c", shell, looks=[100]).done["peak_rss_kib"] > 60 << 10
+
+
 @pytest.mark.parametrize("mib", [7, 64])
 def test_a_peak_above_that_of_a_fork_of_the_agent_is_the_kernel_s(tmp_path: Path, python: str, mib: int) -> None:
     """The program prints the peak of its own memory, without that of the fork before it."""

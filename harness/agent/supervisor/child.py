@@ -26,7 +26,7 @@ OF_EXEC_KIB = 512  # more than exec adds to the peak of a fork
 
 Death = collections.namedtuple("Death", "signal exit_code peak_rss_kib")
 Death.__doc__ = """How a process ended: one of signal and exit_code is None. peak_rss_kib: 0 if it may be that of the
-supervisor's fork, as which the process began."""
+supervisor: the process began as a fork of it, and the kernel counts the memory that the fork had before exec."""
 
 
 def death_by(status, peak_rss_kib=0):
@@ -102,7 +102,7 @@ class Child(object):
             start_new_session=True,
             preexec_fn=_prepare(os.getpid(), forked),  # noqa: PLW1509 (the supervisor has one thread)
         )
-        self._peak_of_fork_kib = struct.unpack_from("=d", forked)[0] + OF_EXEC_KIB
+        self.peak_of_fork_kib = struct.unpack_from("=d", forked)[0] + OF_EXEC_KIB
         self.pid = self._process.pid
         self.output = self._process.stdout.fileno()
         os.set_blocking(self.output, False)
@@ -124,7 +124,7 @@ class Child(object):
                 self.orphans_killed.append(os.WTERMSIG(status))
             if pid == self.pid:
                 self._process.returncode = 0  # set here, so that Popen does not wait for it again
-                is_own = usage.ru_maxrss > self._peak_of_fork_kib
+                is_own = usage.ru_maxrss > self.peak_of_fork_kib
                 self.death = death_by(status, usage.ru_maxrss if is_own else 0)
 
     def is_another_program(self):

@@ -452,11 +452,12 @@ class Job(object):
 
     def peak_rss_kib(self):
         """Return the largest of all samples, the kernel's peak of the child, and what the processes told; None if all
-        are unknown; 0 if the child had less than the agent, in a run that is too short for samples to tell it."""
+        are unknown; 0 if all are below that of the supervisor's fork, in a run that is too short for samples."""
         place = self.subject.columns.get("rss_kib")  # a process that cannot read its own has none
         largest_kib = 0 if place is None else self.subject.table.largest(place)
         death = self.child and self.child.death
         known_kib = max(death.peak_rss_kib if death else 0, self.peak_kib)
-        if death and not known_kib and self.run_s is not None and self.run_s < SAMPLED_S:
+        is_short = self.run_s is not None and self.run_s < SAMPLED_S
+        if death and not known_kib and is_short and largest_kib <= self.child.peak_of_fork_kib:
             return 0
         return max(largest_kib, known_kib) or None
