@@ -429,8 +429,8 @@ PEAKS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """The columns of the memory peaks, by signal: the first one that a launch has counts."""
 LEAST_PEAK_KIB = float(32 << 10)
-"""Peak memory that counts for lower ones if that of some launch is unknown, because the run was too short for samples
-and the kernel does not tell a peak below the agent's from it. Without a GPU, the agent has 12 to 15 MiB."""
+"""Peak memory that counts in place of lower ones if that of some launch is unknown: it was below the agent's own peak,
+which is 12 to 15 MiB without a GPU, and the run was too short for samples."""
 
 
 def _least_peak(launches: Launches) -> float:
