@@ -7,6 +7,7 @@ import traceback
 
 AT_EXIT = "after the last step"
 WELL = ("completed", "stopped")
+MOST_OUTLIVING = 16  # processes that are named as still running after the end
 STARVED = "the machine's memory ran out, although the trial was below its own limit: %s"
 LOST = (
     "after step %d: the scenario closed the agent's own file descriptors, so it can report nothing more; it may close "

@@ -23,7 +23,6 @@ LEAST_PATIENCE_S = 1.0
 PATIENCE_STEPS = 10
 LEAST_STEPS = 3  # of a slice
 OUTLIVING_S = 0.5  # after the end of a program, in which its helpers may end, too
-MOST_OUTLIVING = 16
 SAMPLED_S = 1.0  # from which the samples of a run show its peak
 LEAVE_S = 5.0  # for a command that runs in place, to end what it started elsewhere
 NEXT_STEP_S = 0.01  # between two looks whether a slice has its steps
@@ -419,7 +418,7 @@ class Job(object):
                 self.child.ask_to_leave(LEAVE_S)
             self._tell_of_children()
             if self.child.death is not None and self.done["end"] in ending.WELL:
-                self._outlived_by = self.child.outlived_by(OUTLIVING_S)[:MOST_OUTLIVING]
+                self._outlived_by = self.child.outlived_by(OUTLIVING_S)[: ending.MOST_OUTLIVING]
             if self.child.death is None:
                 self.child.kept_waiting = processes.kept_waiting(self.child.pid)
             self.child.kill()

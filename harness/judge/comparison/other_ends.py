@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise, takewhile
 
+from harness.agent.ending import MOST_OUTLIVING
 from harness.amounts import count, in_unit
 from harness.judge.comparison.level_rules import why_end_is_hidden
 from harness.judge.comparison.printed_lines import (
@@ -128,4 +129,5 @@ def _is_alone(trial: Trial) -> bool | None:
 
 def _told_outlived(before: Trial, after: Trial) -> str:
     names = after.facts.outlived_by or ()
-    return f"it leaves {count(len(names), 'process')} running: {', '.join(dict.fromkeys(names))}"
+    processes = f"{len(names)} or more processes" if len(names) >= MOST_OUTLIVING else count(len(names), "process")
+    return f"it leaves {processes} running: {', '.join(dict.fromkeys(names))}"

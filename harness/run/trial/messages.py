@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from harness.agent.ending import MOST_OUTLIVING
 from harness.masking import told, without_known
 from harness.model import GROWTHS, End, Floats, Look, Remedy, Shortfall, Trace
 from harness.model.measured import (
@@ -298,7 +299,7 @@ class Done(Message):
     end_s: Measure | None = None
     busy_s: Measure | None = None
     kept_waiting: Measure | None = None
-    outlived_by: Annotated[list[Short], Field(max_length=16)] | None = None
+    outlived_by: Annotated[list[Short], Field(max_length=MOST_OUTLIVING)] | None = None
     peak_rss_kib: Figure | None = None
     probe_cost: Figure | None = None
     at_exit: bool = False

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.agent.ending import MOST_OUTLIVING
 from harness.judge.comparison.other_ends import other_ends
 from harness.model import Look, Trial
 from tests.players.trials import trial_of
@@ -76,6 +77,8 @@ def test_processes_that_outlive_a_program_are_told_if_none_did_before() -> None:
     alone, left = outlived(), outlived("sleep", "sleep")
     found = [(one.after, one.last, one.text) for one in other_ends([alone, alone, left, left])]
     assert found == [(2, 3, "it leaves 2 processes running: sleep")]
+    (many,) = other_ends([alone, outlived(*["sleep"] * MOST_OUTLIVING)])
+    assert many.text == "it leaves 16 or more processes running: sleep", "the agent names no more"
     assert not list(other_ends([left, alone, left])), "it always did"
     assert not list(other_ends([whole_runs(*[WHOLE] * 3), left])), "it is not known"
     assert not list(other_ends([alone, [*left[:2], alone[2]]])), "by chance"
