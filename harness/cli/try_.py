@@ -211,7 +211,7 @@ def try_(
         say(f"wrote {write}; run it with: harness sweep {write}")
         return
     if has_input():
-        say("the stdin of each launch is empty, unlike this one; to give it a file: --file FILE -- sh -c '… < FILE'")
+        say("the stdin of each launch is empty, and yours is not read; use --file FILE -- sh -c 'COMMAND < FILE'")
     is_new = not out.exists()
     try:
         with stop_on_signals() as stopped:

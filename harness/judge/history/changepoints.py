@@ -41,8 +41,9 @@ that differ by less are alike for the search."""
 NOISIER = 0.02
 """Significance level at which the noise of some versions counts as higher than that of the others."""
 MAYBE_NOISIER = 0.5
-"""The same where another round can be launched: three launches seldom show a noise of their own. With it, one noisier
-version is accused in 0.9 to 1.6 % of rows, and in up to 5 % without (`benchmarks/accuracy_sizes.py`)."""
+"""Significance level that is used instead of `NOISIER` while another round can be launched, because three launches
+seldom show a noise of their own. With this level, a version that is only noisier than the others is accused in 0.9 to
+1.6 % of rows, and without it in up to 5 % (`benchmarks/accuracy_sizes.py`)."""
 NEAR = 100
 """Largest distance, in versions, of the place of a change from the first estimate of it."""
 
