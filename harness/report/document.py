@@ -90,11 +90,11 @@ def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
         for each in result.observations
         if (each.signal.startswith(METRIC_PREFIX) or each.signal == "other_result") == of_results
     )
-    told = [
-        f"{f'{plain(series)} {when}'.rstrip()}, "
-        f"{plain(where[0]) if len(set(where)) == 1 else f'{len(set(where))} rows'}: {text}"
-        for (series, when, text), where in places.items()
-    ]
+    told = []
+    for (series, when, text), where in places.items():
+        rows = plain(where[0]) if len(set(where)) == 1 else f"{len(set(where))} rows"
+        of = f"{plain(series)} {when}".rstrip()
+        told.append(f"{of}, {rows}: {text}")
     yield from at_most(told, _MOST_OBSERVATIONS, rest="and {} more: see result.json")
 
 

@@ -41,7 +41,9 @@ def gist(result: RunResult) -> str:
         names: list[str] = [entry.verdict.verdict] if own not in ("good", "bad") and not is_needless(entry) else []
         blind = (name for name, signal in entry.verdict.signals.items() if signal.seen in ("blind", "suspect"))
         names += [shown_signal(name).title for name in signal_words.in_order(blind)] if own == "good" else []
-        (worse if own == "good" and entry.verdict.state == "bad" else cells).update([entry.cell.id] if names else [])
+        if names:
+            of = worse if own == "good" and entry.verdict.state == "bad" else cells
+            of.add(entry.cell.id)
         told |= dict.fromkeys(names)
         blinded = {name: one.remedy for name, one in entry.verdict.signals.items() if names and one.seen == "blind"}
         remedies |= {shown_signal(name).title: remedy for name, remedy in blinded.items() if remedy}
