@@ -57,6 +57,7 @@ def has_input(fd: int = 0) -> bool:
     with suppress(OSError):
         told = os.fstat(fd)
         if stat.S_ISREG(told.st_mode):
+            os.read(fd, 0)  # an error if it is open only for writing
             return os.lseek(fd, 0, os.SEEK_CUR) < told.st_size
         if stat.S_ISFIFO(told.st_mode) or stat.S_ISSOCK(told.st_mode):
             import fcntl  # Windows has neither

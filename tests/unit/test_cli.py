@@ -129,7 +129,7 @@ def ended(line: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     ("stdin", "has_data"),
-    [("< file", True), ("< empty", False), ("< /dev/null", False), ("<&-", False), ("0> written", False)],
+    [("< file", True), ("< empty", False), ("< /dev/null", False), ("<&-", False), ("0>> file", False)],
 )  # fmt: skip
 def test_input_that_no_launch_reads_is_noticed(stdin: str, tmp_path: Path, *, has_data: bool) -> None:
     (tmp_path / "file").write_text("1,2\n")
