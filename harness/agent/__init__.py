@@ -101,7 +101,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                "starved": false, "oom_in_setup": false, "shortfall": "|timeout|own_end|no_step",
                "remedy": "|function|longer|command", "run_s": null or 12.5,
                "end_s": null or 0.1, "busy_s": null or 40.0, "kept_waiting": null or 0.02, "failed_ago_s": null or 0.3,
-               "outlived_by": null or ["sleep", …],
+               "outlived_by": null or ["sleep", …], "unread": "",
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
                "output_middle": "one line of each form between them, 16 KiB of them",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…",
@@ -121,7 +121,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                processes that were alive OUTLIVING_S after a program or a command had ended well. output_bytes:
                printed after the first step (null: none was made). not_finite: metric -> how many steps returned NaN,
                an infinity or too large a number, and the first of these steps. buffered: why the rows of a command are
-               not steps (supervisor/command.py). failed_ago_s: of a program, the seconds since a rank failed first.
+               not steps (supervisor/command.py). unread: why the file of a command's results gave no numbers.
+               failed_ago_s: of a program, the seconds since a rank failed first.
                ranks: of a program with several (supervisor/group.py): the medians of the
                step time, and of what is left of it without the waits that hooks see, after the first quarter.
 

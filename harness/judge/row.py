@@ -415,9 +415,8 @@ def _perhaps(cells: Sequence[CellResult], places: range) -> str:
 
 
 def _unread(trials: Sequence[Trial]) -> str:
-    """Return the first line of launches that ended well about a file of results without numbers; "" if none has one."""
-    lines = (line for trial in trials if trial.ended_well for line in trial.message.splitlines())
-    return next((line for line in lines if line.startswith("results: ")), "")
+    """Return why the first of the launches that ended well has no numbers of its file of results; "" if all have."""
+    return next((trial.facts.unread for trial in trials if trial.ended_well and trial.facts.unread), "")
 
 
 BUSY = 0.25

@@ -303,8 +303,8 @@ class Facts:
     `first_step_s` is that step; a program or a command that ended by itself took `run_s`, of which `end_s` came after
     the last step. One that was still busy after its last step was ended `busy_s` later. `kept_waiting` is the share of
     the time in which its first thread could run in which others ran. `outlived_by` are the names of the processes that
-    it left running. `environment` has values, `environment_names` the
-    names of the other variables.
+    it left running. `unread`: why the file of a command's results gave no numbers; "" if it did, or if there is none.
+    `environment` has values, `environment_names` the names of the other variables.
     """
 
     agent: str | None = None
@@ -339,6 +339,7 @@ class Facts:
     busy_s: float | None = None
     kept_waiting: float | None = None
     outlived_by: tuple[str, ...] | None = None
+    unread: str = ""
     ranks: tuple[RankFacts, ...] = ()
 
     def __bool__(self) -> bool:

@@ -114,14 +114,14 @@ def test_exit_codes_are_compared_whatever_steps_a_launch_was_asked_for(exit_only
 def test_a_file_of_results_without_numbers_is_told_once_with_its_versions() -> None:
     """JSON lines were not read, and no report said so: an AUC that fell from 0.91 to 0.34 was good."""
     series = build.series("msgpack", ["1.0.4", "1.0.5"])
-    for messages, told in (
+    for unread, told in (
         (("results: a.json: has no numbers", ""), "results: a.json: has no numbers (1.0.4), so"),
         (("", "results: a.json: was not written"), "results: a.json: was not written (1.0.5), so"),
         (("results: a.json: is no file",) * 2, "results: a.json: is no file (every version), so"),
     ):
         runs = [CellRun(cell=Cell(image=image, lane=build.HERE, variant=build.POP)) for image in series.images]
-        for run, message in zip(runs, messages, strict=True):
-            run.trials += [replace(trial_of(number), message=message) for number in range(2)]
+        for run, message in zip(runs, unread, strict=True):
+            run.trials += [replace(trial_of(number), facts=Facts(unread=message)) for number in range(2)]
         warnings = judge_row(row_run(runs, asked=Trials(least=2, most=8))).warnings
         assert [text.partition(": ")[2].partition(" that")[0] for text in warnings if "results" in text] == [told]
 

@@ -89,6 +89,7 @@ class Command(Outside):
         self._reader = None if asked == {} else printed.reader(asked, None, but=but, measures=is_whole)
         self._results = job.order.get("results") and os.path.join(job.folder(), job.order["results"])
         self._results_before = self._results and result_file.state(self._results)
+        self._unread = ""  # why that file gave no numbers
         self._seen = 0  # lines that are steps; those that come while a look is judged are no rows, but have a place
         self._due_looks = samples.DueLooks(job.order)
         self._busy_s = 0.0
@@ -148,7 +149,8 @@ class Command(Outside):
         try:
             return result_file.read(self._results, self._results_before)
         except ValueError as error:
-            self._job.notes.append("results: %s: %s" % (self._job.order["results"], error))
+            self._unread = "results: %s: %s" % (self._job.order["results"], error)
+            self._job.notes.append(self._unread)
             return {}
 
     def _record(self, values):
@@ -280,7 +282,8 @@ class Command(Outside):
             self._job.end("stopped", "time limit reached after %d %s" % (self._steps, rows))
 
     def about(self):
-        return {"not_finite": self.table.not_finite(self._metrics.names), "buffered": self._bursts.words()}
+        not_finite = self.table.not_finite(self._metrics.names)
+        return {"not_finite": not_finite, "buffered": self._bursts.words(), "unread": self._unread}
 
 
 # ---------------------------------------------------------------- steps or a buffer's bursts

@@ -327,6 +327,7 @@ class Conversation:
         self.facts = replace(
             self.facts, run_s=done.run_s, end_s=done.end_s, busy_s=done.busy_s, kept_waiting=done.kept_waiting,
             outlived_by=None if done.outlived_by is None else tuple(done.outlived_by), ranks=ranks,
+            unread=without_known(done.unread),
         )  # fmt: skip
         banner = without_known(self.lines.noise.text()).strip()[-BANNER_LIMIT:]
         return self._trial(

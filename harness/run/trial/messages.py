@@ -312,6 +312,7 @@ class Done(Message):
     output_middle: Annotated[str, AfterValidator(lambda text: text[:HEAD_LIMIT])] = ""
     output_tail: Told = ""
     output_bytes: Count | None = None
+    unread: Told = ""
     not_finite: Annotated[dict[Short, Stepped], Field(max_length=MOST_METRICS)] = {}
     buffered: Annotated[str, AfterValidator(lambda text: text[:BUFFERED_LIMIT])] = ""
     ranks: Annotated[list[Rank], Field(max_length=RANKS_LIMIT)] = []
