@@ -239,3 +239,22 @@ def test_a_number_of_counted_things_is_no_result() -> None:
     ):
         reader.values(line)
     assert reader.rest() == {"total": 5.0, "checksum": 17.0}
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("batch=64 fps=812.5", {"fps": 812.5}),
+        ("frames=  100 fps= 25", {"fps": 25.0}),
+        ("epoch 10 fps 25.5", {"fps": 25.5}),
+        ("size 4096 GFLOPS: 950", {"GFLOPS": 950.0}),
+        ("4096 | 812.5 img/s | 12.3 ms", {"img/s": 812.5}),
+        ("fps: 25.5\nrendered at 59.9 FPS", {"fps": 25.5}),
+    ],
+)
+def test_a_number_before_the_name_of_the_next_is_no_rate(lines: str, wanted: dict[str, float]) -> None:
+    """`batch=64 fps=812.5` was 64 fps."""
+    reader = printed.reader(None, None, measures=True)
+    for line in lines.split("\n"):
+        reader.values(line)
+    assert reader.rest() == wanted

@@ -227,7 +227,7 @@ FACTORS = {
 """The factor of each unit, by the first two letters of it: a version may print `870 ms`, and the next `1.31 s`."""
 RATE = re.compile(
     r"(?<![\w.,:/-])([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)([kKMG](?= ))? ?"
-    r"([^\W\d_]{1,12}(?:(?:/| per )[^\W\d_]{1,12})?)(?![\w/])"
+    r"([^\W\d_]{1,12}(?:(?:/| per )[^\W\d_]{1,12})?)(?![\w/]| ?(?:[=:] ?)?[-+.]?[0-9])"
 )  # the number, its thousands, its unit
 SCALED = re.compile("([kKMGTP]?)(i?)(?:(B|bytes?)|(b|bits?)|FLOPS?|FLOPs|flops?)$")
 COUNTED = re.compile(r" ?(?:%s)(?!\w|/| ?[=:|]| ?[-+.]?\d)" % "|".join(sorted(result_names.COUNTERS)), re.IGNORECASE)
@@ -366,7 +366,8 @@ class Named(Reader):
         for unit, known in self._rates.items() if measures else ():
             several = 1 < sum(map(bool, known)) <= MOST_TIMES  # more are those of a loop
             rates.update(("%s_%s" % (of, unit) if several and of else unit, known[of]) for of in known)
-        return dict(Reader.rest(self), **dict({name: never_changed[name] for name in results_first}, **rates))
+        named = {name: never_changed[name] for name in results_first}
+        return dict(Reader.rest(self), **dict(named, **dict(rates, **named)))
 
     def _learn(self, name):
         is_setting = self._but == _letters(name)
