@@ -258,3 +258,20 @@ def test_a_number_before_the_name_of_the_next_is_no_rate(lines: str, wanted: dic
     for line in lines.split("\n"):
         reader.values(line)
     assert reader.rest() == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("Throughput: 250.5 images per second", {"Throughput": 250.5}),
+        ("GET: 125000 requests per second", {"requests/s": 125000.0}),
+        ("Requests per second:    812.34 [#/sec] (mean)", {"Requests_per_second": 812.34}),
+        ("tokens per sec = 1.2k", {"tokens_per_sec": 1200.0}),
+    ],
+)
+def test_one_rate_has_one_name(line: str, wanted: dict[str, float]) -> None:
+    """`GET: 125000 requests per second` was two results, and the `Requests per second` of ab was a `second`."""
+    reader = printed.reader(None, None, measures=True)
+    reader.values(line)
+    assert reader.rest() == wanted
+    assert [result_names.worse_measure(name) for name in wanted] == ["drop"]

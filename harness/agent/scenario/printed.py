@@ -208,7 +208,7 @@ def _is_part_of_word(line, start, end, before, after):
 MOST_NAMES = 256  # that are told apart; later ones are left out
 ESCAPES = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[^[])|\b+")
 PAIR = re.compile(
-    r"""(?<![\w\-/@.]) ([^\W\d_][\w\-/@.]{0,39}) ["']?
+    r"""(?<![\w\-/@.]) ([^\W\d_][\w\-/@.]{0,39}(?:\ per\ sec(?:ond)?)?) ["']?
     (\ ?[=:\uff1a]\ ?|\ (?:\|\ )?) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
     ([-+]?(?:(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
       |(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![-/])))
@@ -217,7 +217,7 @@ PAIR = re.compile(
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
     (?!\ ?(?:[mun\u00b5\u03bc]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)
       (?!\w|\ ?[=:]\ ?[-+.]?[0-9]))
-    (%?) (\ ?[\w.]{0,12}/s(?:ec(?:ond)?)?(?!\w))?""",
+    (%?) (\ ?[\w.]{0,12}(?:/|\ per\ )s(?:ec(?:ond)?)?(?!\w))?""",
     re.VERBOSE,
 )  # the name, what is between, the number, its unit, of how many, the percent sign, the unit of a rate
 FACTORS = {
@@ -306,6 +306,7 @@ class Named(Reader):
         line, numbers, named = single_spaced(without_escapes(line, " ")), {}, set()
         for match in PAIR.finditer(line):
             name, between, text, unit, total, percent, rate = match.groups()
+            name = name.replace(" ", "_")
             if (rate and not result_names.worse_measure(name)) or (unit and not result_names.is_pace(name, unit)):
                 continue
             if rate or unit:
