@@ -47,6 +47,8 @@ MEASURED = RESOURCES - _words(
 RATES = _words("fps ips qps speed throughput tps")
 A_SECOND = ("/s", "/sec", "/second", "per_s", "per_sec", "per_second")
 """Words and endings of rates, of which less is worse."""
+FAULTS = _words("dropped err error errors failed failures fault faults misses retries retransmits stalls timeouts")
+"""Of a rate of these, more is worse."""
 DURATIONS = _words("duration elapsed latency")
 """Words for times, of which more is worse, beside those that end in `time`."""
 PERCENTILE = re.compile(r"p(?:50|75|9\d|99\d{1,2})$")
@@ -101,7 +103,7 @@ def worse_measure(name: str) -> str:
     if not is_measure(name):
         return ""
     words = _parts(name)
-    is_rate = name.lower().endswith(A_SECOND) or not RATES.isdisjoint(words)
+    is_rate = (name.lower().endswith(A_SECOND) or not RATES.isdisjoint(words)) and FAULTS.isdisjoint(words)
     is_time = PACE.search(name) is not None or any(
         word in DURATIONS or (word.endswith("time") and word not in MOMENTS) for word in words
     )

@@ -275,3 +275,15 @@ def test_one_rate_has_one_name(line: str, wanted: dict[str, float]) -> None:
     reader.values(line)
     assert reader.rest() == wanted
     assert [result_names.worse_measure(name) for name in wanted] == ["drop"]
+
+
+def test_a_rate_of_errors_is_no_rate_of_which_less_is_worse() -> None:
+    """`12.5 errors/s` that fell to `3.5` was a regression, and a rise was good."""
+    reader = printed.reader(None, None, measures=True)
+    for at, unit in enumerate(("errors/s", "misses/s", "Faults/sec", "retries per second", "timeouts/s"), 10):
+        reader.values(f"Result: {at}.5 {unit}")
+        assert not result_names.worse_measure(unit.replace(" ", "_"))
+    reader.values("dropped packets: 3.5 packets/s")
+    reader.values("dropped 12.5 packets/s, sent 812.5 packets/s")
+    assert reader.rest() == {"packets/s": 812.5}
+    assert result_names.worse_measure("error_time") == "rise"

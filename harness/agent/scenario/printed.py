@@ -344,8 +344,8 @@ class Named(Reader):
             if not unit or match.start() in named or len(digits) < LEAST_DIGITS or number > result_names.LARGEST:
                 continue
             of = re.split(r"[,;|()\[\]{}]", line[: match.start()])[-1].strip(" :=-~>*#")
-            if not result_names.NEITHER.isdisjoint(of.lower().split()):
-                continue  # `limit: 100 req/s`
+            if not result_names.NEITHER.union(result_names.FAULTS).isdisjoint(of.lower().split()):
+                continue  # `limit: 100 req/s`, `dropped: 5.5 packets/s`
             of = "" if len(of) > 40 or re.search(r"(?<!\w)\d", of) else of.replace(" ", "_")
             known = self._rates.setdefault(unit, {}) if len(self._rates) < MOST_NAMES else {}
             known.pop(of if of in known or len(known) < MOST_NAMES else next(iter(known)), None)
@@ -411,7 +411,7 @@ def _pace(unit):
         letter, binary, of_bytes, of_bits = scaled.groups()
         base = "B/s" if of_bytes else "bit/s" if of_bits else "FLOP/s"
         return (1024.0 if binary else 1000.0) ** " KMGTP".index(letter.upper() or " "), base
-    if per in SECOND and what not in SPEEDS:
+    if per in SECOND and what not in SPEEDS and what.lower() not in result_names.FAULTS:
         return 1.0, "%s/s" % what
     if per in PER and what in TIMES:
         return FACTORS.get(what, 1.0), "s/%s" % per
