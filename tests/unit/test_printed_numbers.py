@@ -287,3 +287,17 @@ def test_a_rate_of_errors_is_no_rate_of_which_less_is_worse() -> None:
     reader.values("dropped 12.5 packets/s, sent 812.5 packets/s")
     assert reader.rest() == {"packets/s": 812.5}
     assert result_names.worse_measure("error_time") == "rise"
+
+
+def test_the_last_rate_of_a_name_is_told_or_none() -> None:
+    """`12.5 img/s` was told of a program whose last line is `9 img/s`; and of 256 units, all first numbers."""
+    reader = printed.reader(None, None, measures=True)
+    for line in ("ssd: 12.5 img/s", "vit: 30.5 img/s", "ssd: 9 img/s", "7 req/s"):
+        reader.values(line)
+    assert reader.rest() == {"img/s": 30.5}
+    units = [first + second for first in "abcdefghijklmnopq" for second in "abcdefghijklmnopq"]
+    for value in (12.5, 13.5):
+        for unit in units:
+            reader.values(f"{value} x{unit}/s")
+    assert set(reader.rest().values()) == {30.5, 13.5}
+    assert len(reader._rates) == printed.MOST_NAMES

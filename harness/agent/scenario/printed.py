@@ -240,7 +240,7 @@ NO_RATES = re.compile(
     re.IGNORECASE,
 )
 """What is on the line of a bar or a transfer, whose rates are those of a moment or of the network."""
-LEAST_DIGITS = 2  # of a rate: `2ms/step` may be 2.4 or 1.6
+LEAST_DIGITS = 2  # of a rate that is told: one with fewer is too rough to compare, as `2ms/step` may be 2.4 or 1.6
 OF = re.compile(
     r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|"
     r"neg(?:ative)?(?:[ -]log)?|(?:-(?:2[ *]?)?)?log|-2) $",
@@ -341,15 +341,18 @@ class Named(Reader):
             factor, unit = _pace(unit.replace(" per ", "/"))
             number = float(text.replace(",", "")) * FACTORS.get(thousands, 1.0) * factor
             digits = re.sub("[eE].*|[.,]", "", text).lstrip("0")
-            if not unit or match.start() in named or len(digits) < LEAST_DIGITS or number > result_names.LARGEST:
+            if not unit or match.start() in named or number > result_names.LARGEST:
                 continue
             of = re.split(r"[,;|()\[\]{}]", line[: match.start()])[-1].strip(" :=-~>*#")
             if not result_names.NEITHER.union(result_names.FAULTS).isdisjoint(of.lower().split()):
                 continue  # `limit: 100 req/s`, `dropped: 5.5 packets/s`
             of = "" if len(of) > 40 or re.search(r"(?<!\w)\d", of) else of.replace(" ", "_")
-            known = self._rates.setdefault(unit, {}) if len(self._rates) < MOST_NAMES else {}
+            known = self._rates.get(unit)
+            if known is None:
+                known = self._rates.setdefault(unit, {}) if len(self._rates) < MOST_NAMES else {}
             known.pop(of if of in known or len(known) < MOST_NAMES else next(iter(known)), None)
-            known[of] = number
+            if len(digits) >= LEAST_DIGITS:
+                known[of] = number
 
     def begin(self):
         """Forget what was printed before the first step: settings, versions, sizes of the data."""
