@@ -236,9 +236,12 @@ def test_a_number_of_counted_things_is_no_result() -> None:
         "checksum: 17 rows: 2",
         "errors: 3 rows",
         "size 3 batches",
+        "metric: 0.5 batch loss: 2",
+        "norm: 1.5 step_time = 3",
+        '{"gap": 2.5 epoch "score": 1}',
     ):
         reader.values(line)
-    assert reader.rest() == {"total": 5.0, "checksum": 17.0}
+    assert reader.rest() == {"total": 5.0, "checksum": 17.0, "metric": 0.5, "norm": 1.5, "gap": 2.5, "step_time": 3.0}
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,11 @@ RATE = re.compile(
     r"([^\W\d_]{1,12}(?:(?:/| per )[^\W\d_]{1,12})?)(?![\w/]| ?(?:[=:] ?)?[-+.]?[0-9])"
 )  # the number, its thousands, its unit
 SCALED = re.compile("([kKMGTP]?)(i?)(?:(B|bytes?)|(b|bits?)|FLOPS?|FLOPs|flops?)$")
-COUNTED = re.compile(r" ?(?:%s)(?!\w|/| ?[=:|]| ?[-+.]?\d)" % "|".join(sorted(result_names.COUNTERS)), re.IGNORECASE)
+COUNTED = re.compile(
+    r" ?(?:%s)(?!\w|/| ?[=:|]| ?[-+.]?\d| [\"']?[^\W\d_][\w\-/@.]*[\"']? ?[=:])"
+    % "|".join(sorted(result_names.COUNTERS)),
+    re.IGNORECASE,
+)  # what a number is of, but not if it is, or begins, the name of the next number
 SECOND = frozenset(("s", "sec", "second"))
 TIMES = frozenset(("s", "sec", "ms", "us", "\u00b5s", "\u03bcs", "ns"))
 SPEEDS = frozenset(("m", "km", "cm", "mm", "rad", "deg"))  # a second: of what a program simulates
