@@ -1205,6 +1205,27 @@ def test_one_name_that_a_loop_prints_again_is_one_result(line: str) -> None:
     assert reader.rest() == {"f1 (1)": 0.5}
 
 
+@pytest.mark.parametrize(
+    ("lines", "values"),
+    [
+        ("epoch 1 acc: 0.1|epoch 2 acc: 0.2|acc: 0.7|epoch 1 acc: 0.3|epoch 2 acc: 0.4|acc: 0.9", [0.7]),
+        ("resnet18 (epoch 90) acc: 69.7|resnet50 (epoch 90) acc: 76.1", [69.7]),
+        ("train epoch 1 acc: 0.5|test epoch 1 acc: 0.4|train epoch 2 acc: 0.6|test epoch 2 acc: 0.5", [0.6]),
+        ("00:01 train.py:7 Step 1 acc: 0.5|00:02 train.py:7 Step 2 acc: 0.6", []),
+        ("12:30:01,123 INFO acc: 0.5|12:30:02,456 INFO acc: 0.6", [0.5]),
+    ],
+)
+@pytest.mark.parametrize("patterns", [None, {"acc": "acc: {}"}])
+def test_a_loop_takes_the_place_only_of_its_own_line(
+    lines: str, values: list[float], patterns: dict[str, str] | None
+) -> None:
+    """The epochs of a second model cleared the result of the first one; and the time of a logger was a loop."""
+    reader = printed.reader(patterns, None)
+    for text in lines.split("|"):
+        reader.note(7, reader.values(text))
+    assert reader.rest() == {f"acc ({at})": value for at, value in enumerate(values, 1)}
+
+
 def test_a_line_of_megabytes_costs_no_more_than_a_short_one_and_names_are_bounded() -> None:
     """A thousand digits took 0.1 s, in the program's own `print` or in the supervisor, which then missed its clock."""
     reader, steps = printed.reader(None, None), printed.LineSteps(None)

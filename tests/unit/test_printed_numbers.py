@@ -207,6 +207,7 @@ def test_less_of_a_negative_likelihood_is_better(name: str) -> None:
         ("matmul: 12.5 GFLOP/s", {"FLOP/s": 12.5e9}),
         ("rendered at 59.9 FPS", {"fps": 59.9}),
         ("2026-01-01 12:00:00 INFO 100.5 steps/s", {"steps/s": 100.5}),
+        ("2026-01-01 12:00:00,123 INFO 100.5 steps/s", {"steps/s": 100.5}),
         ("\n".join(f"{name}.txt: 1{at}5.5 rows/s" for at, name in enumerate("abcdefghijklm")), {"rows/s": 1125.5}),
         ("throughput: 250.0 images/s", {}),
         ("Epoch 0:  40%|████      | 40/100 [00:01<00:02, 25.1it/s, v_num=3]", {}),

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 import types
+from functools import lru_cache
 from itertools import islice
 from threading import get_ident
 
@@ -24,10 +25,10 @@ THOUSANDS = r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d*)?"
 NUMBER = re.compile(
     r"[-+]?(?:(?:%s|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf(?:inity)?)" % THOUSANDS, re.IGNORECASE | re.ASCII
 )
-LOOP = re.compile(
-    r"(?<![^\W_])(?:epoch|step|iter(?:ation)?|batch|round)s?[\"']?\W{0,4}\d|%\||\d ?(?:it/s|s/it)|\d\d:\d\d[<,]",
-    re.IGNORECASE,
-)
+OF_BAR = r"%\||\d\d:\d\d(?:<|, )"  # `40%|`, `[00:01<00:02, ` or `[00:01, `; `12:30:01,123` is the time of a logger
+LOOP = re.compile(r"(?<![^\W_])(?:epoch|step|iter(?:ation)?|batch|round)s?[\"']?\W{0,4}\d|\d ?(?:it/s|s/it)|" + OF_BAR)
+"""What only the line of a loop or of a progress bar contains, in lower case."""
+OWN_WORD = re.compile(r"(?<!\w)[^\W\d_]\w*")
 ENDS = re.compile("(\r\n|[\r\n])")
 DIGIT = re.compile("[0-9]")
 NOT_FINITE = re.compile(r"(?<![^\W_])(?:nan|inf(?:inity)?)(?![^\W_])", re.IGNORECASE)
@@ -36,6 +37,15 @@ NOT_FINITE = re.compile(r"(?<![^\W_])(?:nan|inf(?:inity)?)(?![^\W_])", re.IGNORE
 def single_spaced(text):
     """Return the text with any white space replaced by one space."""
     return " ".join(text.split())
+
+
+@lru_cache(64)
+def _loop_of(line):
+    """Return the words before what tells that a line is of a loop, which may tell which loop: (`resnet18`,) of
+    `resnet18: epoch 3`; None for any other line."""
+    line = line.lower()
+    match = LOOP.search(line)
+    return match and tuple(OWN_WORD.findall(line, 0, match.start()))
 
 
 def reader(patterns, log, but=None, measures=False):
@@ -137,8 +147,8 @@ class Reader(object):
         parted = [(name, pattern.partition("{}")) for name, pattern in patterns.items()]
         self._patterns = [(name, single_spaced(before), single_spaced(after)) for name, (before, _, after) in parted]
         self._log = log
-        self._newest = None, {}  # the step, and name -> what was printed after it, in order
-        self._is_of_loop = False  # the newest line with values
+        self._newest = None, {}  # the step, and name -> (what was printed after it, in which line), in order
+        self._line = ""  # the newest
 
     def install(self):
         """Read from now on whatever Python writes to stdout and stderr."""
@@ -154,21 +164,23 @@ class Reader(object):
 
     def note(self, step, values):
         """Keep what was printed after this step: a program may print one name for each of its models, but the line of a
-        loop takes the place of the one before."""
+        loop takes the place of the same loop's before, and the line after a loop that of its last."""
         if self._newest[0] != step:
             self._newest = step, {}
         for name, value in values.items():
             printed = self._newest[1].setdefault(name, [])
-            if self._is_of_loop:
-                printed.clear()
-            elif len(printed) <= MOST_TIMES:
-                printed.append(value)
+            if printed:  # most lines of a program need not be searched
+                own = _loop_of(self._line)
+                loop = _loop_of(printed[-1][1]) if own is None else own
+                printed[:] = [each for each in printed if loop is None or _loop_of(each[1]) != loop]
+            if len(printed) <= MOST_TIMES:
+                printed.append((value, self._line))
 
     def rest(self, measures=True):
         """Return name -> number for what counts only at the end: `accuracy (1)` precedes the last `accuracy`.
         `measures`: times and rates that are known by their names count, too."""
-        few = {name: values[:-1] for name, values in self._newest[1].items() if len(values) <= MOST_TIMES}
-        numbers = {result_names.EARLIER % (name, at): value for name in few for at, value in enumerate(few[name], 1)}
+        few = {name: printed[:-1] for name, printed in self._newest[1].items() if len(printed) <= MOST_TIMES}
+        numbers = {result_names.EARLIER % (name, at): each for name in few for at, (each, _) in enumerate(few[name], 1)}
         return {name: value for name, value in numbers.items() if abs(value) <= result_names.LARGEST}
 
     def values(self, line):
@@ -179,7 +191,7 @@ class Reader(object):
             for name, before, after in self._patterns:
                 if name not in numbers and _stands_between(line, match, before, after):
                     numbers[name] = float(match.group().replace(",", ""))
-        self._is_of_loop = LOOP.search(line) is not None
+        self._line = line
         return numbers
 
 
@@ -240,8 +252,7 @@ TIMES = frozenset(("s", "sec", "ms", "us", "\u00b5s", "\u03bcs", "ns"))
 SPEEDS = frozenset(("m", "km", "cm", "mm", "rad", "deg"))  # a second: of what a program simulates
 PER = result_names.COUNTERS | frozenset(("call", "img", "query", "req", "request"))
 NO_RATES = re.compile(
-    r"%\||\d\d:\d\d[<,]|\[=|[\u2501\u2588]{3}|\b(?:eta|warn|fetch|receiv|resolv|clon|pull|push|(?:down|up)load)",
-    re.IGNORECASE,
+    OF_BAR + r"|\[=|[\u2501\u2588]{3}|\b(?:eta|warn|fetch|receiv|resolv|clon|pull|push|(?:down|up)load)"
 )
 """What is on the line of a bar or a transfer, whose rates are those of a moment or of the network."""
 LEAST_DIGITS = 2  # of a rate that is told: one with fewer is too rough to compare, as `2ms/step` may be 2.4 or 1.6
@@ -333,8 +344,8 @@ class Named(Reader):
                 continue
             of = (WHOSE if name in numbers else OF).search(line, max(0, match.start() - 44), match.start())
             numbers.setdefault(_joined(of.group(1), name) if of else name, number)
-        self._is_of_loop = LOOP.search(line) is not None
-        if self._measures and not NO_RATES.search(line):
+        self._line = line
+        if self._measures:
             self._read_rates(line, named)
         return numbers
 
@@ -347,6 +358,8 @@ class Named(Reader):
             digits = re.sub("[eE].*|[.,]", "", text).lstrip("0")
             if not unit or match.start() in named or number > result_names.LARGEST:
                 continue
+            if NO_RATES.search(line.lower()):
+                return
             of = re.split(r"[,;|()\[\]{}]", line[: match.start()])[-1].strip(" :=-~>*#")
             if not result_names.NEITHER.union(result_names.FAULTS).isdisjoint(of.lower().split()):
                 continue  # `limit: 100 req/s`, `dropped: 5.5 packets/s`
