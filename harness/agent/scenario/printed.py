@@ -238,15 +238,18 @@ FACTORS = {
 }  # fmt: skip
 """The factor of each unit, by the first two letters of it: a version may print `870 ms`, and the next `1.31 s`."""
 RATE = re.compile(
-    r"(?<![\w.,:/-])([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)([kKMG](?= ))? ?"
+    r"([0-9](?<![\w.,:/-].)(?:[0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?))"
+    r"([kKMG](?= ))? ?"
     r"([^\W\d_]{1,12}(?:(?:/| per )[^\W\d_]{1,12})?)(?![\w/]| ?(?:[=:] ?)?[-+.]?[0-9])"
 )  # the number, its thousands, its unit
+OF_RATES = ("/s", "s/", " per ", "fps", "flops")  # one of these is in each unit of a rate, in lower case
 SCALED = re.compile("([kKMGTP]?)(i?)(?:(B|bytes?)|(b|bits?)|FLOPS?|FLOPs|flops?)$")
 COUNTED = re.compile(
     r" ?(?:%s)(?!\w|/| ?[=:|]| ?[-+.]?\d| [\"']?[^\W\d_][\w\-/@.]*[\"']? ?[=:])"
     % "|".join(sorted(result_names.COUNTERS)),
     re.IGNORECASE,
 )  # what a number is of, but not if it is, or begins, the name of the next number
+NOT_OF_RATES = result_names.NEITHER | result_names.FAULTS
 SECOND = frozenset(("s", "sec", "second"))
 TIMES = frozenset(("s", "sec", "ms", "us", "\u00b5s", "\u03bcs", "ns"))
 SPEEDS = frozenset(("m", "km", "cm", "mm", "rad", "deg"))  # a second: of what a program simulates
@@ -263,7 +266,7 @@ OF = re.compile(
 )
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
 QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows
-WARNS = re.compile(r"\wWarning: |[Dd]eprecat|DEPRECAT")  # Python's own; `use precision='16'` is no result
+WARNS = re.compile(r"\wWarning: ")  # Python's own; `use precision='16'` is no result
 OF_LOGGER = re.compile("(?:\x1b\\[[0-9;]*m)*wandb(?:\x1b\\[[0-9;]*m)*: ")  # repeats, rounded, what it was given
 EXACT_INTEGER = re.compile("[-+]?[0-9,]+$")
 
@@ -316,7 +319,7 @@ class Named(Reader):
         if is_source or not (DIGIT.search(line) or "nan" in lowered or "inf" in lowered) or OF_LOGGER.match(line):
             return {}
         self._is_source = QUOTES_SOURCE.search(line) is not None
-        if WARNS.search(line):
+        if "deprecat" in lowered or ("warning: " in lowered and WARNS.search(line)):
             return {}
         line, numbers, named = single_spaced(without_escapes(line, " ")), {}, set()
         for match in PAIR.finditer(line):
@@ -345,7 +348,7 @@ class Named(Reader):
             of = (WHOSE if name in numbers else OF).search(line, max(0, match.start() - 44), match.start())
             numbers.setdefault(_joined(of.group(1), name) if of else name, number)
         self._line = line
-        if self._measures:
+        if self._measures and any(part in lowered for part in OF_RATES):
             self._read_rates(line, named)
         return numbers
 
@@ -361,7 +364,7 @@ class Named(Reader):
             if NO_RATES.search(line.lower()):
                 return
             of = re.split(r"[,;|()\[\]{}]", line[: match.start()])[-1].strip(" :=-~>*#")
-            if not result_names.NEITHER.union(result_names.FAULTS).isdisjoint(of.lower().split()):
+            if not NOT_OF_RATES.isdisjoint(of.lower().split()):
                 continue  # `limit: 100 req/s`, `dropped: 5.5 packets/s`
             of = "" if len(of) > 40 or re.search(r"(?<!\w)\d", of) else of.replace(" ", "_")
             known = self._rates.get(unit)
