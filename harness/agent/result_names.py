@@ -54,7 +54,7 @@ DURATIONS = _words("duration elapsed latency")
 PERCENTILE = re.compile(r"p(?:50|75|9\d|99\d{1,2})$")
 """`p50`, `p99`: what a benchmark prints of its latencies. `P10` is a precision, and `P100` a card."""
 PACE = re.compile(r"(?:^|_)s/[a-z]+$")
-"""The time for one: `s/step`."""
+"""A time for each of what a program does: `s/step`, `s/request`."""
 MOMENTS = _words("uptime datetime")
 """Words that end in `time` and are no durations."""
 AFTER = _words(

@@ -64,10 +64,10 @@ NOTABLE_LINES = {
     "deprecated": re.compile(r"(?i:deprecat.{0,200}\bremoved\b)"),
 }
 """What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
-PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
-"""What only a progress bar contains."""
 TIMED = re.compile(r"\d%\||\dit/s|s/it\b")
 """What a progress bar contains that is drawn anew as time passes."""
+PROGRESS = re.compile(TIMED.pattern + r"|[\u2501\u2588]{3}")
+"""What only a progress bar contains."""
 BLOCKS = re.compile(r"[\u2500-\u259f]+")
 IDENTIFIER = r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b"
 MASKED = re.compile(rf"{IDENTIFIER}|/tmp/\S+|\d+(?:[.:,]\d+)*")
