@@ -498,8 +498,8 @@ class LineSteps(object):
         self._mark, self._only = mark, only
         self._chosen = None
         self._place = 0  # of the number that counts
-        self._unit = self._rise = 1
-        self._next = None  # the number of the next step, unless they are those of a bar
+        self._unit = 1
+        self._rise = 0  # of the number from step to step, unless it is that of a bar
         self._above = None  # the shape of the line above, if one call wrote both
         self._seen = {}  # shape -> for each place (newest number, its last rise, how many lines have risen by it)
         self._after = {}  # word -> [newest number, its last rise, how many lines have risen by it, when the first did]
@@ -536,7 +536,7 @@ class LineSteps(object):
         if self._chosen is not None:
             match = of or next(islice(NUMBER.finditer(line), self._place, None), None)
             number = match and _whole(match.group(1 if of else 0))
-            is_next = number is not None and number == self._next
+            is_next = self._rise > 0 and number == self._seen[self._chosen][self._place][0] + self._rise
             is_step = shape == self._chosen or (is_next and self._is_like(shape, line, match))
             return self._of_chosen(number, bool(of)) if is_step else 0
         found = [of] if of else list(islice(NUMBER.finditer(line), MOST_PLACES))
@@ -590,7 +590,6 @@ class LineSteps(object):
             return 0
         number -= number % self._unit
         self._seen[self._chosen][self._place] = (number, 0, 0)
-        self._next = None if is_bar else number + self._rise
         if not is_bar:
             return int(number != before)
         return min((number - before if number >= before else number) // self._unit, MOST_OF_A_BAR)
@@ -622,10 +621,9 @@ class LineSteps(object):
         told = "%s %s%s" % (words, "bar" if total else "#", " by %d" % by if by != 1 else "")
         if self._only not in (None, told):
             return 0
-        self.shape, self._unit, self._rise = told, unit, by
+        self.shape, self._unit, self._rise = told, unit, 0 if total else rise
         self._chosen, self._place, self._seen = shape, place, {shape: self._seen[shape]}
         self._seen[shape][place] = (number - number % self._unit, rise, 0)
-        self._next = None if total else number + by
         return max(1, number // self._unit) if total else 1
 
 
