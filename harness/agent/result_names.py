@@ -6,6 +6,7 @@ say of what it is a result (`val`, `mean`), tells what it is. The judge uses the
 """
 
 import re
+from functools import lru_cache
 
 
 def _words(text: str) -> "frozenset[str]":
@@ -76,6 +77,7 @@ LARGEST = 1e30
 IS_EARLIER = re.compile(r" \(\d\)$")
 
 
+@lru_cache(1024)
 def worse_if(name: str) -> str:
     """Return which change of a number is worse: `rise`, `drop`, or `change` if the name does not tell; "" for a name
     that is no result."""
@@ -98,6 +100,7 @@ def is_measure(name: str) -> bool:
     return not worse_if(name) and any(word in MEASURED or word.endswith("time") for word in words)
 
 
+@lru_cache(1024)
 def worse_measure(name: str) -> str:
     """Return which change of a time or a rate is worse, `rise` or `drop`; "" for any other number."""
     if not is_measure(name):
