@@ -229,7 +229,7 @@ PAIR = re.compile(
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
     (?!\ ?(?:[mun\u00b5\u03bc]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|s/it|/)
       (?!\w|\ ?[=:]\ ?[-+.]?[0-9]))
-    (%?) (\ ?[\w.]{0,12}(?:/|\ per\ )s(?:ec(?:ond)?)?(?!\w))?""",
+    (%?) ((?:\ ?[\w.]{0,12}/|\ [\w.]{1,12}\ per\ )s(?:ec(?:ond)?)?(?!\w))?""",
     re.VERBOSE,
 )  # the name, what is between, the number, its unit, of how many, the percent sign, the unit of a rate
 FACTORS = {
