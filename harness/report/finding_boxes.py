@@ -384,9 +384,13 @@ def _ratio_text(size: Effect, new: float, old: float | None, *, is_pooled: bool)
 def _price(before: CellResult, cured: CellResult, what: str) -> str:
     """Return `, and takes about 32 % longer than with {what} (run time 1.59 → 2.11 s)`; "" if the times are unknown."""
     for name in ("step_time", "run_time"):
-        old, new = (entry.verdict.of(name).value for entry in (before, cured))
+        sides = [entry.verdict.of(name) for entry in (before, cured)]
+        old, new = (side.value for side in sides)
         if old and new and math.isfinite(old) and math.isfinite(new):
             share = abs(new / old - 1)
+            lows, highs = zip(*(side.ci or (side.value, side.value) for side in sides), strict=True)
+            if max(lows) <= min(highs) or abs(new - old) <= signal_of(name).least:
+                share = 0.0
             more = "longer than" if new > old else "less time than"
             told = "about as long as" if share < _ALIKE else f"about {amounts.number(100 * share, digits=2)} % {more}"
             times = signal_words.values_text(name, old, new, per=cured.verdict.per)
