@@ -29,6 +29,7 @@ from harness.model import (
     Variant,
     VersionRow,
     grouped,
+    log_of,
     signal_of,
 )
 from harness.model.attributed import Sign, episodes_of, sign_of
@@ -224,6 +225,8 @@ def _changes_less(old: CellVerdict, new: CellVerdict, finding: Finding) -> bool:
     if before.apart or after.apart:
         return False
     bounds = effect.bounds
+    if after.seen == "good" and after.visible is not None and effect.unit == "ratio" and min(bounds) > 0:
+        return log_of(finding.metric, after.visible) < min(abs(math.log(bound)) for bound in bounds)
     sides = [(each.value or 0.0, each.ci or (each.value or 0.0, each.value or 0.0)) for each in (before, after)]
     if effect.unit == "ratio":
         if min(low for _, (low, _) in sides) <= 0 or min(bounds) <= 0:
