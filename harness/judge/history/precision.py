@@ -234,6 +234,12 @@ def wants_round(
             spread = spread_of(noise, metric)
             if metric == "step_time" and modes_of(open_[metric], least=log_of(metric, limited[metric]), noise=spread):
                 return "some launches take longer as a whole, and more launches show of which versions"
+    for metric in (name for name in limited if name not in asking):
+        others = level_table(metric, alike, steps=steps)
+        if others is not None and full.isdisjoint(others.positions):
+            changes = known_levels(metric, others, limit=limited[metric], noise=noise).changes(baseline)
+            if any((change.p or 0.0) > strictest(metric, rows=rows) for change in changes):
+                return f"{SIGNALS[metric].title} seems to have changed, which may still be due to chance"
     return None
 
 

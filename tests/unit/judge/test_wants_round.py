@@ -68,6 +68,21 @@ def test_a_version_that_is_certainly_bad_asks_for_no_rounds():
     assert wanted(changed) is None
 
 
+@pytest.mark.parametrize(("spread", "reason"), [(0.5, "output seems to have changed"), (0.05, ""), (0.0, "")])
+def test_what_seems_to_have_changed_is_launched_until_chance_does_not_explain_it(spread: float, reason: str):
+    """A server took 3 s in place of 0.15 s to be ready, in four launches of four, and the sweep ended with "may be due
+    to chance", though many launches were left."""
+    noise, trials = np.random.default_rng(0), row([1] * 3)
+    for version, size in zip(trials, (1e6, 1e7, 1e7), strict=True):
+        factors = np.exp(noise.normal(0, spread, len(version)))
+        version[:] = [
+            replace(trial, output=replace(trial.output, bytes=int(size * factor)))
+            for trial, factor in zip(version, factors, strict=True)
+        ]
+    assert (wanted(trials) or "").startswith(reason)
+    assert bool(wanted(trials)) is bool(reason)
+
+
 def test_rounds_that_could_not_decide_anything_are_not_asked_for():
     """A healthy loader of a noisy store took 64 launches and ended with a question mark all the same."""
     assert wanted(row([1] * 4, spread=0.1)) is not None
