@@ -19,7 +19,7 @@ from scipy.special import chdtri, stdtrit
 
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared, modes_of
-from harness.judge.comparison.level_rules import late_spread
+from harness.judge.comparison.level_rules import EXACT, late_spread
 from harness.judge.comparison.noise import cautious, floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
@@ -234,7 +234,7 @@ def wants_round(
             spread = spread_of(noise, metric)
             if metric == "step_time" and modes_of(open_[metric], least=log_of(metric, limited[metric]), noise=spread):
                 return "some launches take longer as a whole, and more launches show of which versions"
-    for metric in (name for name in limited if name not in asking):
+    for metric in (name for name in limited if name not in asking | EXACT):
         others = level_table(metric, alike, steps=steps)
         if others is not None and full.isdisjoint(others.positions):
             changes = known_levels(metric, others, limit=limited[metric], noise=noise).changes(baseline)
