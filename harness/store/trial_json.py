@@ -69,13 +69,15 @@ def describe_cell(cell: Cell) -> dict[str, Any]:
     }
 
 
+_UNKNOWN = asdict(Facts())
+
+
 def trial_to_json(trial: Trial, cell: Cell) -> dict[str, Any]:
     """Return the content of a trial's file."""
     plain = {item.name: getattr(trial, item.name) for item in fields(Trial) if item.name != "trace"}
     del plain["reading"]  # which the judge gives it
     plain |= {name: asdict(plain[name]) for name in ("output", "asked", "image", "conditions", "failure")}
-    unknown = asdict(Facts())
-    plain["facts"] = {name: value for name, value in asdict(trial.facts).items() if value != unknown[name]}
+    plain["facts"] = {name: value for name, value in asdict(trial.facts).items() if value != _UNKNOWN[name]}
     return {"schema": SCHEMA, "cell": describe_cell(cell), **plain, "trace": _trace_to_json(trial.trace)}
 
 
