@@ -174,11 +174,17 @@ def test_a_pace_in_another_unit_is_another_number(line: str, value: float | None
     assert list(reader.rest().values()) == ([] if value is None else [pytest.approx(value)])
 
 
+def told_at_the_end(*lines: str) -> dict[str, float]:
+    """Return the numbers of a program without steps that prints these lines, its times and rates included."""
+    reader = printed.reader(None, None, measures=True)
+    for line in lines:
+        reader.values(line)
+    return reader.rest()
+
+
 def test_a_name_that_could_be_a_unit_is_a_name() -> None:
     """`latency: 12.3 min: 10.1` was a latency of 738."""
-    reader = printed.reader(None, None, measures=True)
-    reader.values("latency: 12.3 min: 10.1 s: .5")
-    assert reader.rest() == {"latency": 12.3, "min": 10.1, "s": 0.5}
+    assert told_at_the_end("latency: 12.3 min: 10.1 s: .5") == {"latency": 12.3, "min": 10.1, "s": 0.5}
 
 
 @pytest.mark.parametrize("name", ["neg_log_likelihood", "negative_log_likelihood", "neg_Log-Likelihood"])
@@ -258,10 +264,7 @@ def test_a_number_of_counted_things_is_no_result() -> None:
 )
 def test_a_number_before_the_name_of_the_next_is_no_rate(lines: str, wanted: dict[str, float]) -> None:
     """`batch=64 fps=812.5` was 64 fps."""
-    reader = printed.reader(None, None, measures=True)
-    for line in lines.split("\n"):
-        reader.values(line)
-    assert reader.rest() == wanted
+    assert told_at_the_end(*lines.split("\n")) == wanted
 
 
 @pytest.mark.parametrize(
@@ -275,9 +278,7 @@ def test_a_number_before_the_name_of_the_next_is_no_rate(lines: str, wanted: dic
 )
 def test_one_rate_has_one_name(line: str, wanted: dict[str, float]) -> None:
     """`GET: 125000 requests per second` was two results, and the `Requests per second` of ab was a `second`."""
-    reader = printed.reader(None, None, measures=True)
-    reader.values(line)
-    assert reader.rest() == wanted
+    assert told_at_the_end(line) == wanted
     assert [result_names.worse_measure(name) for name in wanted] == ["drop"]
 
 
