@@ -52,7 +52,7 @@ def gather(swept: Swept, plan: Plan, pools: dict[str, Pool]) -> None:
         for cell in row.cells:
             trials = stored.cells[cell.id].trials
             pool.facts[cell.id] = trials[0]
-            for trial in (*trials, *stored.replicates.get(cell.id, ())):
+            for trial in trials:
                 rounds.setdefault(trial.round, []).append(trial)
         for number, launches in sorted(rounds.items()):
             if len(launches) >= len(row.cells):

@@ -256,7 +256,7 @@ def pairs_of(one: StoredRun, left: Column, other: StoredRun, right: Column) -> I
 
 def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -> Pair | None:
     cells = [run.cells[cell.id] for run, _, cell in (one, other)]
-    first, second = ([trial for trial in cell.trials if trial.measured] for cell in cells)
+    first, second = ([trial for trial in cell.trials if trial.measured and not trial.is_replicate] for cell in cells)
     measured_before = {(trial.run, trial.started) for trial in first}
     # A later run takes over trials of an earlier one: they were measured once, and do not compare two days.
     trials = [first, [trial for trial in second if (trial.run, trial.started) not in measured_before]]
@@ -287,9 +287,9 @@ def _noise(run: StoredRun, row: VersionRow, *, steps: Steps) -> Noise | None:
     noises = []
     for cell in run.plan.cells:
         if cell.lane == row.lane and cell.variant.scenario.name == row.variant.scenario.name:
-            own = {(trial.run, trial.round): trial for trial in run.cells[cell.id].trials}
-            replicates = run.replicates.get(cell.id, ())
-            both = [(own[key], one) for one in replicates if (key := (one.run, one.round)) in own]
+            trials = run.cells[cell.id].trials
+            own = {(trial.run, trial.round): trial for trial in trials if not trial.is_replicate}
+            both = [(own[key], one) for one in trials if one.is_replicate and (key := (one.run, one.round)) in own]
             noises.append(noise_of(both, steps=steps))
     return pooled(noises)
 

@@ -157,7 +157,7 @@ class Run:
                 judged = judge(each, self.plan, self._noises)
                 each.final = True
                 for run, cell in zip(each.cells, judged.cells, strict=True):
-                    run.trials[:] = cell.trials
+                    run.trials[:] = [trial for trial in cell.trials if not trial.is_replicate]
                 self.open_rows.forget(each)
 
     def judged(self) -> list[JudgedRow]:

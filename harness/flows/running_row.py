@@ -93,7 +93,7 @@ def lacking(row: RowRun) -> list[CellRun]:
 
 def evidence(row: RowRun) -> tuple[object, ...]:
     """Return the evidence for a verdict on a row. If it changes, the row must be judged again."""
-    return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in row.cells)
+    return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in row.runs)
 
 
 def verdict_on(row: RowRun) -> JudgedRow:
@@ -121,7 +121,6 @@ def judge(row: RowRun, plan: Plan, noises: dict[NoisePlace, Noise | None]) -> Ju
             for each, cell in zip(judged.cells, row.planned.cells, strict=True)
         ),
         warnings=tuple(warnings),
-        replicates=len(row.replicate.own) if row.replicate else 0,
     )
     row.seen = evidence(row)
     return row.judged

@@ -74,15 +74,15 @@ def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
 def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     """Judge a row by its launches so far. `noise` is the A/A noise of its lane and scenario.
 
-    The launches of an A/A replicate tell whether the values of its image vary. A bisection stops at its own error
-    probability, with too few launches for the stricter one of a full sweep.
+    The launches of an A/A replicate are launches of its image, but in the comparisons in rounds. A bisection stops at
+    its own error probability, with too few launches for the stricter one of a full sweep.
     """
-    planned, cells = row.planned, [run.result for run in row.cells]
-    comparable, again = cells, tuple(row.replicate.measured if row.replicate else ())
+    planned = row.planned
+    cells = [replace(run.result, trials=tuple(own)) for run, own in zip(row.cells, row.trials, strict=True)]
+    comparable = cells
     unlike = unlike_steps([cell.trials for cell in cells], [cell.cell.image.version for cell in cells])
     if unlike:
         comparable = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells]
-        again = as_whole_runs(again)
     alone = _judged_cells(comparable, least=row.least)
     compared = Compared(
         cells=[cell.verdict for cell in alone], trials=[cell.trials for cell in alone], steps=row.scenario.steps,
@@ -92,7 +92,7 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     limits = limits_of_run(row.scenario.limits, compared.alike)
     values: Mapping[str, Values] = {}
     if not limits.exit_only:
-        values = _judged_values(compared, alone, again, limits=limits)
+        values = _judged_values(compared, alone, limits=limits)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
     compared, modes, found = _changes(replace(compared, limits=limits), row)
@@ -126,16 +126,11 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     )
 
 
-def _judged_values(
-    compared: Compared, cells: Sequence[CellResult], again: Sequence[Trial], *, limits: Limits
-) -> Mapping[str, Values]:
+def _judged_values(compared: Compared, cells: Sequence[CellResult], *, limits: Limits) -> Mapping[str, Values]:
     """Return the verdicts on the values that the launches of each version returned, by metric."""
-    *_, kept = set_apart([*compared.alike, again])[0]
-    ids = [replace(cell.cell, replicate=True).id for cell in cells]
-    replicates = [[trial for trial in kept if trial.cell_id == each] for each in ids]
     both = zip(compared.trials, compared.alike, strict=True)
     apart = [place for place, (own, same) in enumerate(both) if any(each.measured for each in own) and not any(same)]
-    values = judge_values(compared.alike, again=replicates, limits=limits, steps=compared.steps, apart=apart)
+    values = judge_values(compared.alike, limits=limits, steps=compared.steps, apart=apart)
     versions, asked = [cell.cell.image.version for cell in cells], {limit.metric for limit in limits.metrics}
     return {
         signal: each

@@ -73,7 +73,6 @@ def judge_run(
         directory=directory,
         warnings=(*warnings, *(warning for row in rows for warning in row.warnings)),
         observations=observations,
-        replicates=sum(row.replicates for row in rows),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from harness.model.judged import CellVerdict
 from harness.model.matrix import Image, Trials
-from harness.model.measured import Trial
+from harness.model.measured import REPLICATE, Trial
 from harness.model.planned import Cell, Skip, VersionRow
 from harness.model.result import CellResult, JudgedRow
 from harness.model.scenario import Depth, Scenario
@@ -258,13 +258,14 @@ class RowRun:
 
     @property
     def trials(self) -> list[list[Trial]]:
-        """Return the launches of each version."""
-        return [run.trials for run in self.cells]
+        """Return the launches of each version, with those of its A/A replicate, which is the same image."""
+        again = {} if self.replicate is None else {self.replicate.cell.id: self.replicate.trials}
+        return [[*run.trials, *again.get(f"{run.cell.id}{REPLICATE}", ())] for run in self.cells]
 
     @property
     def measured(self) -> list[list[Trial]]:
         """Return the launches of each version that are evidence about the image."""
-        return [run.measured for run in self.cells]
+        return [[trial for trial in version if trial.measured] for version in self.trials]
 
     @property
     def least(self) -> int:

@@ -361,6 +361,10 @@ class Reading:
     writes_alike: float | None = None
 
 
+REPLICATE = "-replicate"
+"""End of the id of a cell that is an A/A replicate."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
@@ -392,6 +396,12 @@ class Trial:
     facts: Facts = Facts()
     reading: Reading = Reading()
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_replicate(self) -> bool:
+        """Return whether it is a launch of an A/A replicate. It counts as one of its image, but in the comparisons in
+        rounds, of which it shows the noise."""
+        return self.cell_id.endswith(REPLICATE)
 
     def thinned(self, rows: int = SHOWN_ROWS) -> Trial:
         """Return the trial with at most `rows` evenly spaced rows in its trace, and as many of its counts, the first

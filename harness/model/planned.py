@@ -12,6 +12,7 @@ from typing import Literal
 
 from harness.model.from_file import ById
 from harness.model.matrix import Image, Lane, Matrix, Series, Stop, Trials, Varied
+from harness.model.measured import REPLICATE
 from harness.model.scenario import Variant
 
 
@@ -37,7 +38,7 @@ class Cell(ById):
         )
         words = (self.image.series, self.image.version, str(self.lane), str(self.variant))
         readable = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:86]
-        return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}{'-replicate' if self.replicate else ''}"
+        return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}{REPLICATE if self.replicate else ''}"
 
     @property
     def in_place(self) -> bool:

@@ -25,7 +25,7 @@ def without_stop(why: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
-    """A cell with its trials and verdict.
+    """A cell with its trials, those of its A/A replicate included, and verdict.
 
     `problem`: why it could not be measured as planned, through no fault of the image; "" if it was. `skipped`: why it
     was not launched, if it was not needed.
@@ -54,9 +54,9 @@ class JudgedRow:
     """The judged cells of one row, oldest image first, and its findings, before those of all rows are corrected
     together (`judge/run.py`).
 
-    `tested` are the signals whose levels were compared, whether they changed or not. `replicates` is the number of
-    launches of A/A replicates, which belong to no cell. `ratios` are the effects of the findings that are told as the
-    difference of small levels, by signal and newer version, above the least amount that is compared.
+    `tested` are the signals whose levels were compared, whether they changed or not. `ratios` are the effects of the
+    findings that are told as the difference of small levels, by signal and newer version, above the least amount that
+    is compared.
     """
 
     cells: tuple[CellResult, ...]
@@ -64,7 +64,6 @@ class JudgedRow:
     warnings: tuple[str, ...] = ()
     tested: tuple[str, ...] = ()
     observations: tuple[Observation, ...] = ()
-    replicates: int = 0
     ratios: Mapping[tuple[str, str], Effect | None] = field(default_factory=dict)
 
     @property
@@ -87,9 +86,8 @@ RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusiv
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
     """A whole run. Every report is a pure function of it. `added`: what the commands that examined it later found, each
-    a `Added` of the reports. `replicates`: the number of launches of A/A replicates, which `cells` do not contain.
-    `before`: the newest run on each host whose driver or kernel has changed since, and `since`: what became worse since
-    then, also in `warnings`; no report has these."""
+    a `Added` of the reports. `before`: the newest run on each host whose driver or kernel has changed since, and
+    `since`: what became worse since then, also in `warnings`; no report has these."""
 
     matrix: str
     verdict: RunVerdict
@@ -104,7 +102,6 @@ class RunResult:
     attribution: tuple[Attribution, ...] = ()
     observations: tuple[Observation, ...] = ()
     added: tuple[object, ...] = ()
-    replicates: int = 0
     before: tuple[Path, ...] = ()
     since: tuple[str, ...] = ()
 

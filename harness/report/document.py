@@ -108,9 +108,11 @@ def _totals(result: RunResult) -> str:
     notable = notable_cells(result)
     counted = Counter(_counted_as(entry, is_notable=cell_key(entry.cell) in notable) for entry in result.cells)
     parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
-    known = sum("" < trial.started < result.started for entry in result.cells for trial in entry.trials)
-    ran = amounts.count(sum(len(entry.trials) for entry in result.cells) - known, "launch")
-    replicates = f" and {amounts.count(result.replicates, 'A/A replicate')}" if result.replicates else ""
+    trials = [trial for entry in result.cells for trial in entry.trials]
+    known = sum("" < trial.started < result.started for trial in trials)
+    again = sum(trial.is_replicate and trial.started >= result.started for trial in trials)
+    ran = amounts.count(len(trials) - known - again, "launch")
+    replicates = f" and {amounts.count(again, 'A/A replicate')}" if again else ""
     earlier = f", {known:,} more from earlier runs" if known else ""
     cells, time = amounts.count(len(result.cells), "cell"), amounts.duration(result.duration_s)
     return f"{cells}: {', '.join(parts) or 'none'}; {ran}{replicates} in {time}{earlier}; seed {result.plan.seed}"

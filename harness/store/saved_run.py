@@ -7,20 +7,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import doors
-from harness.model import Cell, CellResult, CellVerdict, Finding, HostState, Lane, Plan, RunResult, Trial, Variant
-from harness.model.measured import shown_rows
+from harness.model import (
+    Cell,
+    CellResult,
+    CellVerdict,
+    Finding,
+    HostState,
+    Lane,
+    Plan,
+    RunResult,
+    Trial,
+    Variant,
+    grouped,
+)
+from harness.model.measured import REPLICATE, shown_rows
 from harness.store import read_trial, result_file
 from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
 from harness.store.trial_json import FOLDER, trial_files
 
-REPLICATE = "-replicate"
-
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A run as it was written. `cells` and `replicates` (the trials of the A/A replicates) are keyed by the cells' ids,
-    `payloads` (a hash of what is copied into the trials) by series, lane and variant.
+    """A run as it was written. `cells` are keyed by their ids, `payloads` (a hash of what is copied into the trials) by
+    series, lane and variant.
 
     `files` holds, for each scenario, the sha256 of each of its files by the path relative to the script. `dockerfiles`
     holds the sha256 of each Dockerfile by the folder of its build. `told` is the content of result.json.
@@ -29,7 +39,6 @@ class StoredRun:
     path: Path
     plan: Plan
     cells: Mapping[str, CellResult]
-    replicates: Mapping[str, tuple[Trial, ...]]
     payloads: Mapping[tuple[str, Lane, Variant], str | None]
     told: ResultFile
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -75,9 +84,6 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
         path=folder,
         plan=plan,
         cells={cell.id: _result(cell, result.cells.get(cell.id), trials.get(cell.id, ())) for cell in plan.cells},
-        replicates={
-            cell_id.removesuffix(REPLICATE): some for cell_id, some in trials.items() if cell_id.endswith(REPLICATE)
-        },
         payloads={
             (row.series.name, row.lane, row.variant): entry.payload
             for row, entry in zip(plan.rows, plan_file.rows, strict=True)
@@ -89,12 +95,10 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
 
 
 def _trials(folder: Path, keep: Callable[[Trial], Trial]) -> dict[str, tuple[Trial, ...]]:
-    """Return the trials by cell id, each cell's in the order of their numbers."""
-    by_cell: dict[str, list[Trial]] = {}
-    for path in trial_files(folder):
-        trial = keep(read_trial(path))
-        by_cell.setdefault(trial.cell_id, []).append(trial)
-    return {cell_id: tuple(sorted(trials, key=lambda trial: trial.number)) for cell_id, trials in by_cell.items()}
+    """Return the trials by cell id, each cell's in the order of their numbers, and after them its A/A replicate's."""
+    trials = sorted(map(keep, map(read_trial, trial_files(folder))), key=lambda one: (one.is_replicate, one.number))
+    by_cell = grouped((trial.cell_id.removesuffix(REPLICATE), trial) for trial in trials)
+    return {cell_id: tuple(own) for cell_id, own in by_cell.items()}
 
 
 def _result(cell: Cell, entry: CellEntry | None, trials: tuple[Trial, ...]) -> CellResult:
@@ -130,5 +134,4 @@ def read_result(path: Path) -> RunResult:
         warnings=(*file.warnings, *stored.lacking),
         added=tuple(read(stored.path, plan) for read in doors.sections()),
         observations=file.observations,
-        replicates=sum(trial.started >= file.started for some in stored.replicates.values() for trial in some),
     )

@@ -89,8 +89,7 @@ def _lists(columns: Any) -> dict[str, list[float | None]]:
 def record(run: Path, matrix: Path, name: str, search: str) -> None:
     stored, result = read_run(run), read_result(run)
     cells = {cell.id: cell for cell in result.plan.cells}
-    launches = [(trial, cells[key], False) for key, one in stored.cells.items() for trial in one.trials]
-    launches += [(trial, cells[key], True) for key, some in stored.replicates.items() for trial in some]
+    launches = [(trial, cells[key]) for key, one in stored.cells.items() for trial in one.trials]
     scenarios = load_matrix(matrix, environ={}).scenarios
     scripts = {path for each in scenarios for path in (each.script, *each.files) if path is not None}
     content = {
@@ -100,8 +99,8 @@ def record(run: Path, matrix: Path, name: str, search: str) -> None:
         "search": search,
         "interrupted": result.verdict == "interrupted",
         "launches": [
-            launch_of(trial, cell, replicate=replicate)
-            for trial, cell, replicate in sorted(launches, key=lambda each: each[0].started)
+            launch_of(trial, cell, replicate=trial.is_replicate)
+            for trial, cell in sorted(launches, key=lambda each: each[0].started)
         ],
     }
     packed = gzip.compress(json.dumps(content, allow_nan=False).encode(), mtime=0)

@@ -389,6 +389,22 @@ def test_a_replicate_of_the_old_version_tells_that_its_result_varies_too() -> No
     assert [any("was the same in all launches" in text for text in texts) for texts in told] == [True, False]
 
 
+def test_a_failure_of_a_replicate_is_one_of_its_version() -> None:
+    """The oldest version seemed never to fail, so that nobody knew whether it has the failure of the next one."""
+    ends: tuple[tuple[End, ...], ...] = (("completed",) * 4, ("crash", "completed") * 2)
+    cells = [cell.cell for cell in returning(set(), [1.0, 1.0]).cells]
+
+    def launches(cell: Cell, own: Sequence[End]) -> list[Trial]:
+        return [replace(failed(at) if end == "crash" else trial_of(at), cell_id=cell.id) for at, end in enumerate(own)]
+
+    runs = [CellRun(cell=cell, trials=launches(cell, own)) for cell, own in zip(cells, ends, strict=True)]
+    again = replace(cells[0], replicate=True)
+    rows = [row_run(runs, replicate=each) for each in (None, CellRun(cell=again, trials=launches(again, ends[1])))]
+    judged = [judge_row(row) for row in rows]
+    assert [row.findings[0].untestable for row in judged] == [("1.0",), ()]
+    assert [(row.cells[0].verdict.failed, row.cells[0].verdict.trials) for row in judged] == [(0, 4), (2, 8)]
+
+
 @pytest.mark.parametrize(
     ("limits", "seen"), [((MetricLimit(metric="loss", rule="rise", limit=0.05),), "blind"), ((), "none")]
 )

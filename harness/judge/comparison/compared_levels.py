@@ -93,12 +93,13 @@ class Compared:
 
     @cached_property
     def working(self) -> Sequence[Sequence[Trial]]:
-        """Return the trials of the versions whose levels are compared. A version that is bad because of NaN is left
-        out, because its steps may do other work, and so is one that always hangs, if the others went on without it: the
-        rounds that all versions share would be few."""
-        most = max(map(len, self.alike), default=0)
-        left_out = {place for place in self.hanging if len(self.alike[place]) < most} | self.not_finite.keys()
-        return [[] if place in left_out else version for place, version in enumerate(self.alike)]
+        """Return the trials of the versions whose levels are compared, without A/A replicates. A version that is bad
+        because of NaN is left out, because its steps may do other work, and so is one that always hangs, if the others
+        went on without it: the rounds that all versions share would be few."""
+        alike = [[trial for trial in version if not trial.is_replicate] for version in self.alike]
+        most = max(map(len, alike), default=0)
+        left_out = {place for place in self.hanging if len(alike[place]) < most} | self.not_finite.keys()
+        return [[] if place in left_out else version for place, version in enumerate(alike)]
 
     @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:

@@ -156,37 +156,28 @@ class Values:
 
 
 def judge_values(
-    launches: Launches,
-    *,
-    again: Launches | None = None,
-    limits: Limits,
-    steps: Steps,
-    apart: Collection[int] = (),
+    launches: Launches, *, limits: Limits, steps: Steps, apart: Collection[int] = ()
 ) -> Mapping[str, Values]:
-    """Judge each number that the scenario returned or the matrix file limits, by signal (`metrics.NAME`). `again`: the
-    launches of A/A replicates of each version; `apart`: the versions whose launches all ran under other conditions."""
-    metrics = _metrics(launches, again or [[] for _ in launches], limits=limits, steps=steps, apart=apart)
+    """Judge each number that the scenario returned or the matrix file limits, by signal (`metrics.NAME`). `apart`: the
+    versions whose launches all ran under other conditions."""
+    metrics = _metrics(launches, limits=limits, steps=steps, apart=apart)
     return {metric.signal: metric.judged() for metric in metrics}
 
 
 def differs_at_its_end(launches: Launches, *, limits: Limits, steps: Steps) -> bool:
     """Return whether a number that launches which stop early do not reach, such as the accuracy that a program prints
     at its end, seems to differ between versions, and only more whole launches can settle that."""
-    metrics = _metrics(launches, [[] for _ in launches], limits=limits, steps=steps)
+    metrics = _metrics(launches, limits=limits, steps=steps)
     return any(metric.is_late and metric.needs_launches for metric in metrics)
 
 
-def _metrics(
-    launches: Launches, again: Launches, *, limits: Limits, steps: Steps, apart: Collection[int] = ()
-) -> list[_Metric]:
+def _metrics(launches: Launches, *, limits: Limits, steps: Steps, apart: Collection[int] = ()) -> list[_Metric]:
     """Return each number that the scenario returned or the matrix file limits, by name."""
-    clean, others = (
-        [[trial for trial in version if is_clean(trial, steps)] for version in each] for each in (launches, again)
-    )
+    clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
     return [
-        _Metric(name=name, given=limit, launches=launches, clean=clean, again=others, apart=apart)
+        _Metric(name=name, given=limit, launches=launches, clean=clean, apart=apart)
         for name in sorted(returned | set(given))
         if (limit := given.get(name)) is None or limit.rule != "none"
     ]
@@ -194,14 +185,12 @@ def _metrics(
 
 @dataclass(frozen=True, kw_only=True)
 class _Metric:
-    """One metric of a row. `given` is what the matrix file says of it; `clean`: the launches that can be compared;
-    `again`: those of A/A replicates, which tell whether the value of their version varies."""
+    """One metric of a row. `given` is what the matrix file says of it; `clean`: the launches that can be compared."""
 
     name: str
     given: MetricLimit | None
     launches: Launches
     clean: Launches
-    again: Launches
     apart: Collection[int]
 
     # ------------------------------------------------------------ its numbers
@@ -245,19 +234,16 @@ class _Metric:
     def long_rows(self) -> Sequence[Mapping[Trial, Floats]]:
         """Return the numbers of the launches that made as many steps as most did: the first round is brief, and an end
         that differs comes late. A number that comes at the end counts whenever it comes."""
-        return [self._long(version) for version in self.compared]
-
-    def _long(self, version: Sequence[Trial]) -> Mapping[Trial, Floats]:
-        if self.is_at_end:
-            return {trial: _rows(trial, self.name, last=math.inf) for trial in version}
-        reached = reached_steps(self.compared)
-        return {trial: _rows(trial, self.name, last=reached) for trial in version if last_step(trial.trace) >= reached}
+        last, least = (math.inf, 0) if self.is_at_end else [reached_steps(self.compared)] * 2
+        return [
+            {trial: _rows(trial, self.name, last=last) for trial in version if last_step(trial.trace) >= least}
+            for version in self.compared
+        ]
 
     @cached_property
     def having(self) -> Sequence[Mapping[Trial, Floats]]:
-        """Return the `long_rows` that have a number, and those of A/A replicates."""
-        both = [{**own, **self._long(again)} for own, again in zip(self.long_rows, self.again, strict=True)]
-        return [{trial: values for trial, values in each.items() if np.isfinite(values).any()} for each in both]
+        """Return the `long_rows` that have a number."""
+        return [{trial: values for trial, values in own.items() if np.isfinite(values).any()} for own in self.long_rows]
 
     @cached_property
     def known(self) -> Sequence[Sequence[Floats]]:
@@ -601,6 +587,7 @@ class _Metric:
         """Return the changes beyond the limit, without a limit of the matrix file also the other changes, which are
         observed; and the minimum detectable effect. `figure` is that of a launch.
         """
+        rows = [{trial: values for trial, values in own.items() if not trial.is_replicate} for own in rows]
         columns = {
             place: {
                 (trial.run, trial.round): figure(self._sized(values))

@@ -239,7 +239,7 @@ def _more(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
         runs = [run for run in going if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
         if runs:
             return _round(row, runs, next_round(row.cells), reason=together)
-    cells = [judge_cell_of(run.cell, run.trials, row.trials) for run in row.cells]
+    cells = [judge_cell_of(run.cell, own, row.trials) for run, own in zip(row.cells, row.trials, strict=True)]
     flaky = wants_launches(cells, row.measured, trials_asked=row.asked)
     reasons = {row.cells[place].cell.id: reason for place, reason in flaky.items()} | reasons
     runs = [run for run in able if run.cell.id in reasons]

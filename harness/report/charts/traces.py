@@ -99,7 +99,7 @@ def _look_row(trial: Trial, look: Look) -> tuple[str, ...]:
     gpu = next((figure for figure in figures if figure is not None), None)
     blocks, threads = look.of("blocks"), look.of("threads")
     return (
-        f"{trial.number}",
+        f"A/A {trial.number}" if trial.is_replicate else f"{trial.number}",
         f"{look.step:,}",
         *("" if kib is None else f"{kib * MIB:,.2f}" for kib in (look.of("rss_kib"), look.of("heap_kib"))),
         "" if blocks is None else f"{blocks:,.0f}",

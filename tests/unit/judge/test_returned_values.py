@@ -16,6 +16,7 @@ from harness.judge.history.returned_values import NOISY_LIMIT, OTHER_RESULT, Val
 from harness.judge.history.transitions import exact_interval, exact_p
 from harness.judge.trace.samples import prefix
 from harness.model import Limits, MetricLimit, Trial
+from harness.model.measured import REPLICATE
 from tests.players.trials import STEPS, facts_of, trial_of
 
 ROWS = 500
@@ -638,11 +639,9 @@ def test_a_value_that_varies_now_and_then_is_not_said_to_have_been_the_same_in_a
     its A/A replicate's did not, and the new version was accused."""
     rare = versions([1.0, 1.0], launches=6)
     rare[1][4] = returning(1.001, number=4)
-    for trials, again in (
-        ([versions([1.0])[0], versions([1.0], noise=1e-6)[0]], [[returning(1.001, number=7)], []]),
-        (rare, None),
-    ):
-        found = judge_values(trials, again=again, limits=Limits(metrics=asked), steps=STEPS)["metrics.loss"]
+    again = replace(returning(1.001, number=7), cell_id=f"1.0{REPLICATE}")
+    for trials in ([[*versions([1.0])[0], again], versions([1.0], noise=1e-6)[0]], rare):
+        found = judge_values(trials, limits=Limits(metrics=asked), steps=STEPS)["metrics.loss"]
         assert (found.changes, found.observed) == ((), ())
         assert {seen.limit for seen in found.seen} == {NOISY_LIMIT}, "compared as a value that varies"
 
