@@ -34,7 +34,9 @@ class Signal:
 
     `name` is the key of its limit in a matrix file and the `metric` of its findings. `unit` is the unit of its figure.
     `limit` is the default: a share for levels, an amount per step for growths; None: it has none, or it is not judged
-    unless the matrix file sets one. `least` is the smallest absolute change that counts, in `unit`, whatever its share.
+    unless the matrix file sets one. `least` is the smallest absolute change that counts, in `unit`, whatever its share,
+    and `least_of_run` that of the bytes of a whole run without steps: one line may double them, and the packages that
+    it imports are among them.
     `falls`: a lower value is worse. `noun` names the regression (`slower steps`), `verb` is its predicate, with a place
     for its size (`takes {longer} per step`), `title` names the figure (`step time`). `explains` are the signals
     that a change of this one moves as well: a finding of theirs at the same version is a consequence of this one's.
@@ -55,6 +57,7 @@ class Signal:
     limit: float | None = None
     limit_unit: LimitUnit = "share"
     least: float = 0.0
+    least_of_run: float = 0.0
     falls: bool = False
     explains: tuple[str, ...] = ()
     weight: float = 1.0
@@ -245,18 +248,19 @@ _TABLE = (
     ),
     Signal(
         name="output", kind="level", group="resources", title="output", noun="more output", verb="prints {more}",
-        unit="B/step", limit=1.0, weight=0.5, least=100.0, explains=("bytes_written",),
+        unit="B/step", limit=1.0, weight=0.5, least=100.0, least_of_run=16384.0, explains=("bytes_written",),
         help="B/step on stdout and stderr",
     ),
     Signal(
         name="bytes_read", kind="level", group="resources", title="bytes read", short="read", noun="more bytes read",
-        verb="reads {more}", unit="B/step", limit=1.0, weight=0.25, least=16384.0,
+        verb="reads {more}", unit="B/step", limit=1.0, weight=0.25, least=16384.0, least_of_run=float(8 << 20),
         explains=("step_time", "tail", "stalls", "warm_up", "throughput", "cpu_time", "run_time"),
         help="B/step that all processes read, also from pipes and sockets; not from mapped files",
     ),
     Signal(
         name="bytes_written", kind="level", group="resources", title="bytes written", short="written",
         noun="more bytes written", verb="writes {more}", unit="B/step", limit=1.0, weight=0.25, least=16384.0,
+        least_of_run=float(1 << 20),
         explains=("bytes_read", "step_time", "tail", "stalls", "warm_up", "throughput", "cpu_time", "run_time"),
         help="B/step that all processes write, also to pipes and sockets; not to mapped files",
     ),
@@ -271,8 +275,8 @@ _TABLE = (
         name="left", kind="level", group="resources", title="left on the disk", short="left",
         noun="more that is left on the disk", verb="leaves {more} on the disk", unit="KiB", limit=1.0, weight=0.25,
         least=1024.0, explains=("bytes_written", "run_time", "end_time"),
-        help="KiB that a program has added to its folder, temporary folders, the home and /dev/shm at its end, if it "
-        "has no steps, few steps, or steps that cannot be compared",
+        help="KiB that a program has added to its folder, temporary folders, the home and /dev/shm at its end, if `held` "
+        "is judged",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",
@@ -352,6 +356,11 @@ def worse_measure(metric: str) -> Literal["rise", "drop"] | None:
 Per = Literal["step", "request", "line", "run"]
 """The units by which the amounts of a launch are counted: steps, requests to a server, lines that the program prints,
 or, of a program or a command without steps that ends by itself, the whole run."""
+
+
+def least_per(signal: Signal, per: Per) -> float:
+    """Return the smallest absolute change of a signal that counts, for what its amounts are counted by."""
+    return signal.least_of_run if per == "run" and signal.least_of_run else signal.least
 
 
 def unit_per(signal: Signal, per: Per) -> str:

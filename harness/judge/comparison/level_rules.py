@@ -79,10 +79,6 @@ MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
 """Level signals that may be zero (no items); for any other signal zero means that nothing was recorded."""
 NOTHING = 1e-9
 """Stand-in for a figure of zero, which has no logarithm: no items at all, a setup that took no time."""
-LEAST_OF_A_RUN = 16384.0
-"""Output of a whole run without steps below this, in bytes, counts as this much: one line may double it."""
-LEAST_MOVED_IN_A_RUN = float(8 << 20)
-"""The same for the bytes that a whole run reads or writes: the packages that it imports are among them."""
 EXACT = frozenset({"image_size"})
 """Level signals whose figure is the same in every launch."""
 SHORTEST_CPU_S = 0.2
@@ -486,10 +482,11 @@ def _output(launches: Launches) -> LaunchFigure:
     return figure
 
 
-def _least(name: str, of_run: float) -> Callable[[Launches], float]:
+def _least(name: str) -> Callable[[Launches], float]:
     """Make the `least` of an amount of bytes: far below the smallest change that counts, so that this change also
-    counts for a version that has hardly any; in whole runs without steps, `of_run`."""
-    return lambda launches: of_run if _are_whole_runs(launches) else SIGNALS[name].least / 10
+    counts for a version that has hardly any; in whole runs without steps, this change itself."""
+    signal = SIGNALS[name]
+    return lambda launches: signal.least_of_run if _are_whole_runs(launches) else signal.least / 10
 
 
 def _are_whole_runs(launches: Launches) -> bool:
@@ -514,8 +511,7 @@ def why_end_is_hidden(name: str, trial: Trial) -> str:
 
 def _moved(name: str) -> FigureRule:
     """Make the rule of the bytes that steps read or write."""
-    least = _least("bytes_read", of_run=LEAST_MOVED_IN_A_RUN)
-    return FigureRule(usable=is_clean, prepare=_looked_at(name), any_round=True, least=least)
+    return FigureRule(usable=is_clean, prepare=_looked_at(name), any_round=True, least=_least(name))
 
 
 def _at_the_end(name: str, *counted: str) -> FigureRule:
@@ -598,9 +594,7 @@ RULES: Mapping[str, FigureRule] = {
     "pool_peak": FigureRule(
         usable=is_clean, prepare=_peak_of("pool_peak", inside="gpu_pool_peak_kib"), absent="no GPU pool"
     ),
-    "output": FigureRule(
-        usable=is_clean, prepare=_output, any_round=True, least=_least("output", of_run=LEAST_OF_A_RUN)
-    ),
+    "output": FigureRule(usable=is_clean, prepare=_output, any_round=True, least=_least("output")),
     "bytes_read": _moved("bytes_read"),
     "bytes_written": _moved("bytes_written"),
     "held": _at_the_end("held", "open_files", "threads", "processes", "zombies"),

@@ -28,7 +28,7 @@ from harness.model import (
     SignalState,
     SignalVerdict,
 )
-from harness.model.signals import signal_of, unit_per
+from harness.model.signals import least_per, signal_of, unit_per
 from harness.report.text.harmless_text import plain, shortened, whole_clauses
 
 _FINEST = 1e-4
@@ -146,11 +146,8 @@ def limit_text(name: str, limit: float | None, per: Per = "step") -> str:
         return amounts.in_unit(limit, unit_per(signal, per))
     if signal.kind != "level" and not limit:
         return "equal"
-    least = (
-        ""
-        if not signal.least or name == "step_time"
-        else amounts.in_unit(signal.least, unit_per(signal, per), form="{:g}".format)
-    )
+    own = least_per(signal, per)
+    least = "" if not own or name == "step_time" else amounts.in_unit(own, unit_per(signal, per), form="{:g}".format)
     return " and ".join(filter(None, (f"{amounts.number(100 * limit)} %", least)))
 
 
@@ -162,8 +159,9 @@ def visible_text(name: str, visible: float | None, per: Per = "step", *, value: 
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
-    if value is not None and visible * value < signal.least:
-        return amounts.in_unit(signal.least, unit_per(signal, per), form="{:g}".format)
+    least = least_per(signal, per)
+    if value is not None and visible * value < least:
+        return amounts.in_unit(least, unit_per(signal, per), form="{:g}".format)
     if signal.kind == "growth":
         return amounts.in_unit(visible, unit_per(signal, per)) if visible > 0 else "any growth"
     if signal.kind == "value" and visible <= 0:

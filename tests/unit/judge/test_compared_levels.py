@@ -24,6 +24,7 @@ from harness.judge.row import judge_row
 from harness.judge.run import corrected, judge_run
 from harness.model import SIGNALS, Cell, CellRun, Floats, JudgedRow, Look, Printed, Series, Steps, Trial, Trials
 from harness.model.measured import Facts
+from harness.model.signals import least_per
 from harness.report.finding_boxes import boxes
 from tests.nightly import many
 from tests.players import build
@@ -533,7 +534,7 @@ def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
     columns = {name: values for name, values in stepping.trace.columns.items() if name != "step_s"}
     whole = replace(stepping, trace=replace(stepping.trace, columns=columns), facts=Facts(run_s=0.2))
     assert RULES["output"].prepare([[whole]])(whole) == 640
-    assert RULES["output"].least([[whole]]) == 16384
+    assert RULES["output"].least([[whole]]) == 16384 == least_per(SIGNALS["output"], "run"), "as the report says"
     assert RULES["output"].least([[stepping]]) == 10
 
 
