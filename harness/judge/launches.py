@@ -227,7 +227,7 @@ def over_time(trial: Trial) -> Trace | None:
         rows = slice(*np.searchsorted(trace.over_time["at_s"], (first, last), side="right"))
         columns = {name: values[rows] for name, values in trace.over_time.items()}
         at_s = columns.pop("at_s")
-        if len(at_s) < LEAST_STEPS:
+        if len(at_s) < (LEAST_STEPS if trial.is_one_figure else 1):  # else its samples, which are no seconds, are many
             return None
         if has_steps:
             own = replace(trace, step=1 + (trial.last_step - 1) * (at_s - first) / (last - first), columns=columns)

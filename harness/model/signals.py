@@ -275,8 +275,8 @@ _TABLE = (
         name="left", kind="level", group="resources", title="left on the disk", short="left",
         noun="more that is left on the disk", verb="leaves {more} on the disk", unit="KiB", limit=1.0, weight=0.25,
         least=1024.0, explains=("bytes_written", "run_time", "end_time"),
-        help="KiB that a program has added to its folder, temporary folders, the home and /dev/shm at its end, if `held` "
-        "is judged",
+        help="KiB that a program has added to its folder, temporary folders, the home and /dev/shm at its end, if "
+        "`held` is judged",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.judge.cell import judge_cell
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.launches import over_time
 from harness.judge.row import judge_row
 from harness.judge.run import judge_run
-from harness.model import CellRun, Floats, RunResult, Trial
+from harness.model import CellRun, Failure, Floats, Limits, RunResult, Steps, Trial
 from harness.report.text.fault_sentences import sentence, worst_first
 from tests.players import build
 from tests.players.trials import facts_of, made_trial, row_run, trace_of
@@ -178,3 +179,14 @@ def test_a_launch_that_its_time_limit_ended_is_judged_over_time_like_its_neighbo
     cut = replace(trial, end="stopped", facts=replace(trial.facts, run_s=None))
     assert over_time(cut) is not None
     assert per_of([cut]) == per_of([trial]) == "run"
+
+
+def test_a_run_with_few_samples_of_memory_is_told_in_seconds() -> None:
+    """On a busy machine 37 of 79 samples had the memory, and a launch of 8 seconds was flat up to second 79."""
+    few = run_of(lost(0)[:37], 1)
+    assert few.trace is not None
+    columns = {"rss_kib": np.full(79, 12_000.0)}
+    trial = replace(
+        few, last_step=79, failure=Failure(), trace=replace(few.trace, step=np.arange(1.0, 80), columns=columns)
+    )
+    assert judge_cell([trial], limits=Limits(), steps=Steps()).steps <= SECONDS
