@@ -448,9 +448,10 @@ def mapped(pid="self"):
 
 
 def of_interest(pid):
-    """Return the sorted names of CUDA, framework, maths and allocator libraries, with the C library."""
+    """Return the sorted names of CUDA, framework, maths and allocator libraries, with the C library; None if the
+    process is gone, or has not mapped any library yet."""
     names = {os.path.basename(path) for path in mapped(pid)}
-    return sorted(name for name in names if INTEREST.match(name))
+    return sorted(name for name in names if INTEREST.match(name)) or None
 
 
 def foreign_allocator():
