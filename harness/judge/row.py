@@ -364,8 +364,8 @@ def _warnings(
     if share > BUSY and not WALL_CLOCK.isdisjoint(change.metric for change in changes):
         yield (
             f"{series} on {lane}, {variant}: the program waited for a processor in {100 * share:.0f} % of the time in "
-            "which it could run, because its own or other processes used all of them; longer steps are interrupted "
-            "more often, so that they may seem to take longer than they do; a run with free processors would tell"
+            "which it could run, because its own or other processes used all of them; what takes longer is interrupted "
+            "more often, so that it may seem to take longer than it does; a run with free processors would tell"
         )
     flaky = [change for change in changes if change.metric == "outcome" or change.verdict == "two modes"]
     verdicts = [cell.verdict for cell in cells]

@@ -575,7 +575,9 @@ RULES: Mapping[str, FigureRule] = {
         lambda trial: None if trial.facts.step_kind == "request" else trial.facts.setup_s,
         "a command or a program has no separate setup",
     ),
-    "first_step": _of_a_warm_start(lambda trial: trial.facts.first_step_s, "no step was timed"),
+    "first_step": _of_a_warm_start(
+        lambda trial: None if is_whole_run(trial) else trial.facts.first_step_s, "no step was timed"
+    ),
     "warm_up": FigureRule(
         usable=is_timed,
         prepare=_warm_up,
