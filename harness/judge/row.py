@@ -327,7 +327,7 @@ def _warnings(
     series, lane, variant = row.series.name, row.lane, row.variant
     yield from _left_out(row, cells, compared, searched=searched)
     loudest = max(cells, key=_printed_bytes)
-    if (printed := _printed_bytes(loudest)) >= MUCH_OUTPUT:
+    if printed := _printed_bytes(loudest):
         version = loudest.cell.image.version
         yield (
             f"{series} {version} on {lane}, {variant}: a launch printed {printed / 1e6:,.0f} MB; printing that, "
@@ -419,12 +419,17 @@ BUSY = 0.25
 WALL_CLOCK = frozenset({"step_time", "late_step_time", "tail", "stalls", "run_time"})
 MUCH_GROWTH_KIB = 1024.0
 """Growth of memory in a launch that is told though it is alike in all versions."""
-MUCH_OUTPUT = 64e6
-"""Output of a launch, in bytes, that is told: writing it takes a launch about half a second."""
+MUCH_OUTPUT, MUCH_A_SECOND = 4e6, 5e5
+"""Output of a launch, in bytes, and in bytes a second, that is told: more than about a million a second of short lines
+cannot be read, so that the program waits."""
 
 
 def _printed_bytes(cell: CellResult) -> int:
-    return max((trial.output.bytes or 0 for trial in cell.trials), default=0)
+    """Return the most that a launch printed, if that is much; else 0."""
+    fast = (
+        trial.output.bytes or 0 for trial in cell.trials if (trial.output.bytes or 0) > MUCH_A_SECOND * trial.duration_s
+    )
+    return max((printed for printed in fast if printed >= MUCH_OUTPUT), default=0)
 
 
 def _of_another_kind(series: str, before: CellResult, after: CellResult) -> Iterator[str]:

@@ -84,15 +84,17 @@ def test_much_output_is_told_once_with_its_version() -> None:
     """A version that printed 600 MB was slower, and nothing said that printing was a part of it."""
     series = build.series("msgpack", ["1.0.4", "1.0.5"])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
-    for printed, told in (
-        (600_000_000, ["msgpack 1.0.5 on local, multidict_pop: a launch printed 600 MB"]),
-        (60_000_000, []),
+    for printed, duration_s, told in (
+        (600_000_000, 600.0, ["msgpack 1.0.5 on local, multidict_pop: a launch printed 600 MB"]),
+        (11_000_000, 8.0, ["msgpack 1.0.5 on local, multidict_pop: a launch printed 11 MB"]),
+        (60_000_000, 600.0, []),
+        (1_000_000, 0.1, []),
     ):
         runs = [CellRun(cell=cell) for cell in cells]
         for run, count in zip(runs, (1000, printed), strict=True):
             for number in (1, 2):
                 trial = replace(build.trial(run.cell.id, number, build.flat()), round=number)
-                run.trials.append(replace(trial, output=replace(trial.output, bytes=count)))
+                run.trials.append(replace(trial, output=replace(trial.output, bytes=count), duration_s=duration_s))
         warnings = judge_row(row_run(runs, asked=Trials(least=2, most=8))).warnings
         assert [warning.partition(" MB")[0] + " MB" for warning in warnings if "printed" in warning] == told
 
