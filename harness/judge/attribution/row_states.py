@@ -36,7 +36,7 @@ from harness.model.attributed import Sign, episodes_of, sign_of
 from harness.model.judged import State
 
 LUCK = 0.01
-"""Highest probability that a clean row has the failure of an accused one, and its launches missed it."""
+"""Highest probability that any clean row has the failure of an accused one, and its launches missed it."""
 _FIRST: tuple[Sign, ...] = ("outcome", "memory", "slowdown")
 
 LaneOfVariant = tuple[Variant, Lane]
@@ -142,6 +142,11 @@ class SignInRows:
             for version, ok, slow, state in zip(self.order, judged, slower, bad_along([*self.order], own), strict=True)
         )
 
+    @property
+    def _least_luck(self) -> float:
+        """Return the highest probability that one row is clean by luck: any but the accused one may be."""
+        return LUCK / max(len(self.rows) - 1, 1)
+
     @cached_property
     def _smallest(self) -> float:
         """Return the smallest change of a level that was found, a share; 0 if none was."""
@@ -158,8 +163,10 @@ class SignInRows:
             return []
         kind, good = signal_of(finding.metric).kind, self._known(place, both)
         if kind == "outcome" or finding.verdict == "two modes":
-            clean = _luck(good, self._known(accused, bad), outcome=kind == "outcome") <= LUCK
-            clean = clean and (kind != "outcome" or not self._fails_as_often(place, accused, range(since, bad[-1] + 1)))
+            span = range(since, bad[-1] + 1)  # with what is unknown: only where it failed, it seems to fail more often
+            may_be_bad = self._known(accused, [at for at in span if self._seen[accused][at] is not False])
+            clean = _luck(good, may_be_bad, outcome=kind == "outcome") <= self._least_luck
+            clean = clean and (kind != "outcome" or not self._fails_as_often(place, accused, span))
         elif kind == "growth" and finding.effect is not None:
             clean = all(_grows_less(each.verdict, finding.metric, finding.effect) for each in good)
         elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
@@ -171,7 +178,7 @@ class SignInRows:
 
     def _fails_as_often(self, place: LaneOfVariant, accused: LaneOfVariant, versions: range) -> bool:
         """Return whether a row has the failure of an accused one, and may have it as often: so few failures in all
-        launches of these versions, also undecided ones, have a probability above LUCK, by Fisher's exact test.
+        launches of these versions, also undecided ones, are not too improbable, by Fisher's exact test.
         """
         names = set().union(*(self.failures[accused][at] for at in versions))
         counts = []
@@ -182,7 +189,7 @@ class SignInRows:
         ways = sum(
             math.comb(own + other, n) * math.comb(launches + others - own - other, launches - n) for n in range(own + 1)
         )
-        return own > 0 and ways > LUCK * math.comb(launches + others, launches)
+        return own > 0 and ways > self._least_luck * math.comb(launches + others, launches)
 
     def _known(self, place: LaneOfVariant, versions: Iterable[int]) -> list[CellResult]:
         return [cell for at in versions if (cell := self.cells[place][at]) is not None]

@@ -124,6 +124,18 @@ def test_a_failure_in_an_undecided_version_of_the_other_card_counts(failed: int,
         assert "the RTX 3090 fails alike in 5 of 60 launches; " in sentence(told, result)
 
 
+@pytest.mark.parametrize(("between", "cause"), [(24, "undecided"), (2, "gpu")])
+def test_versions_between_that_did_not_fail_make_the_failure_rarer(between: int, cause: str) -> None:
+    """20 % of all launches failed, equally in all variants: where versions had failed, it seemed to be more, so that 24
+    good launches of one variant were no luck, and its param was the cause."""
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        return crashed(0, 8) if at == OLD else crashed(0, between) if version == MIDDLE else crashed(3, 6)
+
+    always = replace(crashing(NEW), kind="bad_from_start", before=None, after=OLDEST, untestable=(MIDDLE,))
+    assert [told.cause for told in found(judge, always)] == [cause]
+
+
 def test_a_param_is_blamed_only_if_the_other_variants_would_have_failed_too() -> None:
     def judge(version: str, _: Lane, of: Variant, *, failed: int) -> CellVerdict:
         return crashed(failed if of == VARIANTS[2] and version == NEWEST else 0, 8)
