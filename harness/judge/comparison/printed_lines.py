@@ -68,7 +68,7 @@ TIMED = re.compile(r"\d%\||\dit/s|s/it\b")
 """What a progress bar contains that is drawn anew as time passes."""
 PROGRESS = re.compile(TIMED.pattern + r"|[\u2501\u2588]{3}")
 """What only a progress bar contains."""
-BLOCKS = re.compile(r"[\u2500-\u259f]+")
+BLOCKS = re.compile(r"[\u2500-\u259f]+|={2,}")
 IDENTIFIER = r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b[0-9a-fA-F]{12,}\b"
 MASKED = re.compile(rf"{IDENTIFIER}|/tmp/\S+|\d+(?:[.:,]\d+)*")
 PRIVATE = re.compile(rf"{IDENTIFIER}|\b\d+(?:\.\d+){{3}}\b")
@@ -203,17 +203,29 @@ def is_of_version(name: str, launches: Sequence[Sequence[Trial]], versions: Sequ
 #
 # A program that prints the same in each launch of a version, and something else in each launch of the next one, has
 # another result, whether or not a name says so: the top ten in another order, a digest, a label. Lines have one form if
-# they are equal but for their numbers, or begin with the same label (`winner: bob`).
+# they are equal but for their values, or begin with the same label (`winner: bob`, `test_x ... ok`) or the number of the
+# same things (`3 passed`). Of one form, the values that differ between launches of any version come by chance.
 
-VALUE = re.compile(r"(?<![\w.])-?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|(?=\w*\d)[0-9a-fA-F]{6,})(?!\w)|\d+(?:\.\d+)?")
+VALUE = re.compile(
+    r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)|(?<!\w)(?i:[cgtx]pu|cuda|mps|rocm)s?(?!\w)|\w*\d\w*"
+)
+"""A number, a device, or a word with a digit: `fp16`, a digest."""
 ELSEWHERE = re.compile(
     r".*[^\d/.,].*/.*|.*/.*[^\d/.,].*|.*\.\w+:\d+.*|0x[0-9a-fA-F]+\W*|\D*\d+([.:-]\d+){2,}.*|\d+:\d\d"
 )
 """A path, a line of source code, an address, a version, a date or a time of day: none of these words is a result."""
-UNIT = re.compile(
-    r"\d\s?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes?|h|hours?|[kKMGT]?i?B|bytes|[\w.]{1,12}/s(?:ec)?)\b"
+FIGURE = re.compile(r"(?<![\w.])-?\d[\w.,+-]*")
+AMOUNT = re.compile(
+    r"(?:(?<![\w.])\d[\d.,]*\s?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes?|h|hours?|[kKMGT]?i?B|bytes|[\w.]{1,12}/s(?:ec)?)\b\s*)+"
 )
-LABEL = re.compile(r"([A-Za-z_][\w ]{0,39})[:=] ?(?=\S)")
+"""A time, a size or a rate, in one unit or several: `1 min 3 s`."""
+AMOUNTS = RESOURCES - {"cpu", "cpus", "gpu", "gpus"}
+"""Beside these words, numbers are amounts, or versions of the machine, and no results; how many processors is one."""
+WHICH = frozenset("address build date day days pid port python timestamp v ver version versions year".split())
+"""Lines with these words tell which version ran, when and where."""
+LABEL = re.compile(
+    r"(?:([A-Za-z_][\w ]{0,39})[:=] ?(?=\S)|[A-Za-z_][\w (.)]{0,59}? \.{3} (?=\S)|\d+ [A-Za-z]+\b)"
+)
 LEVELS_OF_LOGS = frozenset({"debug", "info", "notice", "warning", "warn", "critical"})
 ROUNDING = 1e-6
 """Largest relative difference of two decimal numbers that may be rounding."""
@@ -230,21 +242,28 @@ its numbers that are judged by their names."""
 
 def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) -> Iterator[Observed]:
     """Yield, for each version, a line that all its whole launches print differently than all those of the version
-    before. Forms whose values differ between launches of any version are left out: they come by chance; so are those of
-    which numbers differ that are judged by their names. The order of lines is ignored if it differs between launches,
-    as that of threads does."""
+    before. Values that differ between launches of any version are left out, with the form if they are its first: they
+    come by chance; so are forms of which numbers differ that are judged by their names. The order of lines is ignored
+    if it differs between launches, as that of threads does."""
     names = _names_of(versions)
     printed = [[_by_form(trial, names) for trial in own if trial.ran_to_its_end] for own in launches]
     for form in _varying(printed):
         for each in (each for own in printed for each in own if form in each):
             each[form].sort(key=lambda line: line[1])
-    varying = _varying(printed)
+    for form, chance in _varying(printed).items():
+        for each in (each for own in printed for each in own if form in each):
+            lines = each.pop(form)
+            if 0 not in chance:
+                each[form] = [
+                    (line, tuple(value for at, value in enumerate(values) if at not in chance), named)
+                    for line, values, named in lines
+                ]
     places = [place for place, own in enumerate(printed) if len(own) > 1]
 
     def compared(before: int, after: int) -> dict[str, str]:
         """Return what is told of each form that both versions have, by form; "" if its lines are the same."""
         old, new, both = printed[before][0], printed[after][0], (versions[before], versions[after])
-        alike = [form for form in old if form not in varying and _is_alike(form, old[form], new.get(form, ()))]
+        alike = [form for form in old if _is_alike(form, old[form], new.get(form, ()))]
         pairs = {form: list(zip(old[form], new[form], strict=True)) for form in alike}
         return {
             form: _told([pair for pair in each if _differ(pair[0][1], pair[1][1], both)])
@@ -262,15 +281,20 @@ def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
             yield Observed(signal="other_lines", before=before, after=after, last=last, text=text)
 
 
-def _varying(printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> set[str]:
-    """Return the forms whose lines differ between launches of a version."""
-    return {
-        form
-        for own in printed
-        for each in own
-        for form in own[0]
-        if _values(own[0][form]) != _values(each.get(form, ()))
-    }
+def _varying(printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> dict[str, set[int]]:
+    """Return the places of the values that differ between launches of a version, by form; 0 if it has other lines."""
+    found: dict[str, set[int]] = {}
+    for own in printed:
+        for each in own[1:]:
+            for form, lines in own[0].items():
+                both = _values(lines), _values(each.get(form, ()))
+                if [*map(len, both[0])] != [*map(len, both[1])]:
+                    found.setdefault(form, set()).add(0)
+                for old, new in zip(*both, strict=False):
+                    if old != new:
+                        places = (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)
+                        found.setdefault(form, set()).update(places)
+    return found
 
 
 def _values(lines: Sequence[Line]) -> list[tuple[str, ...]]:
@@ -339,17 +363,24 @@ def _printed_lines(trial: Trial) -> list[str]:
 @functools.lru_cache(maxsize=20_000)
 def _parsed(line: str) -> tuple[frozenset[str], str, tuple[str, ...]]:
     """Return the words of a line, its form and its values; no words if the line is none that is compared."""
-    words = frozenset(word.rstrip("0123456789") or word for word in WORD.findall(line.lower()))
-    unlike = (TIMED, WARNING, UNIT, *NOTABLE_LINES.values())
-    if words & RESOURCES or any(like.search(line) for like in unlike):
-        return frozenset(), "", ()
-    told = " ".join(word for word in BLOCKS.sub("", line).split() if not ELSEWHERE.fullmatch(word))
-    if not told:
-        return frozenset(), "", ()
+    unlike = (TIMED, WARNING, *NOTABLE_LINES.values())
+    masked = AMOUNT.sub("# ", BLOCKS.sub("", line))
+    told = " ".join(word for word in masked.split() if not ELSEWHERE.fullmatch(word))
+    words = _words(told)
+    if words & AMOUNTS:
+        told = FIGURE.sub("#", told)
     values, label = tuple(VALUE.findall(told)), LABEL.match(told)
-    if label is not None and label[1].lower() not in LEVELS_OF_LOGS and not VALUE.search(label[1]):
-        return words, label[0], (VALUE.sub("#", told[label.end() :]), *values)
-    return words, VALUE.sub("#", told) if values else "", values or (told,)
+    if words & WHICH or any(like.search(line) for like in unlike):
+        return frozenset(), "", ()
+    if label is not None and (label[1] or "").lower() not in LEVELS_OF_LOGS:
+        return _words(line), VALUE.sub("#", label[0]).strip(), (VALUE.sub("#", told[label.end() :]), *values)
+    if not values:
+        return _words("" if "#" in told else told), "", (told,)
+    return _words(line), VALUE.sub("#", told), values
+
+
+def _words(line: str) -> frozenset[str]:
+    return frozenset(word.rstrip("0123456789") or word for word in WORD.findall(line.lower()))
 
 
 def _is_alike(form: str, old: Sequence[Line], new: Sequence[Line]) -> bool:
@@ -360,9 +391,13 @@ def _is_alike(form: str, old: Sequence[Line], new: Sequence[Line]) -> bool:
 def _differ(old: tuple[str, ...], new: tuple[str, ...], versions: tuple[str, str]) -> bool:
     """Return whether values differ by more than rounding and the numbers of the versions."""
     return len(old) != len(new) or any(
-        a != b and not all(map(_is_own, (a, b), versions)) and not _is_rounding(a, b)
+        a != b and len({*map(_without_own, (a, b), versions)}) > 1 and not _is_rounding(a, b)
         for a, b in zip(old, new, strict=True)
     )
+
+
+def _without_own(text: str, version: str) -> str:
+    return NUMBER.sub(lambda number: "" if _is_own(number[0], version) else number[0], text)
 
 
 def _is_rounding(old: str, new: str) -> bool:

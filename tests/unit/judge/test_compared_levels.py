@@ -237,6 +237,15 @@ def whole_runs(*texts: str) -> list[Trial]:
         ("x.py:12: FutureWarning: no 3\n", "x.py:15: FutureWarning: no 4\n", None),
         ("INFO: loaded alpha\n", "INFO: loaded beta\n", None),
         ("a 1\n", "a 2\na 3\n", None),
+        ("layer conv1: cuda\n", "layer conv1: cpu\n", "layer conv1: cuda → layer conv1: cpu"),
+        ("using TF32\n", "using FP32\n", "using TF32 → using FP32"),
+        ("Using cuda\n", "Using cpu\n", "Using cuda → Using cpu"),
+        ("2 GPUs\n", "1 GPUs\n", "2 GPUs → 1 GPUs"),
+        ("3 passed in 0.02s\n", "2 passed, 1 skipped in 0.03s\n", "3 passed in 0.02s → 2 passed, 1 skipped in 0.03s"),
+        ("=== 20 passed in 1.2s ==\n", "== 8 passed in 1s ==\n", "=== 20 passed in 1.2s == → == 8 passed in 1s =="),
+        ("x (u.T) ... ok\n", "x (u.T) ... skipped 'no'\n", "x (u.T) ... ok → x (u.T) ... skipped 'no'"),
+        ("gpu memory: 512\nCUDA 12.1 on x\nfit: 9 s\n", "gpu memory: 519\nCUDA 12.4 on x\nfit: 1 min 2 s\n", None),
+        ("lib1 loaded\n", "lib2 loaded\n", None),
     ],
 )
 def test_a_result_without_a_name_that_all_launches_print_otherwise_is_told(
@@ -274,7 +283,8 @@ def named(name: str, value: float, *texts: str) -> list[Trial]:
         ("loss", ["1 loss 0.90 (0.90)", "2 loss 0.50 (0.70)"], ["1 loss 0.90 (0.90)", "2 loss 0.52 (0.71)"], False),
         ("loss", ["1 loss 0.90 (0.90)", "2 loss 0.50 (0.70)"], ["1 loss 0.90 (0.80)", "2 loss 0.52 (0.66)"], False),
         ("loss", ["loss (a mean of it) 0.90"], ["loss (a mean of it) 0.80"], False),
-        ("loss", ["loss 0.90 (0.80) in 12 s"], ["loss 0.90 (0.60) in 14 s"], False),
+        ("loss", ["loss 0.90 (0.80) in 12 s"], ["loss 0.90 (0.60) in 14 s"], True),
+        ("loss", ["loss 0.90 (0.80) in 12 s"], ["loss 0.90 (0.80) in 14 s"], False),
         ("accuracy", ["Accuracy: 9800/10000 (98%)"], ["Accuracy: 9810/10000 (99%)"], False),
         (
             "eval/f1",
@@ -417,6 +427,13 @@ def test_the_time_before_a_logged_result_hides_no_other_result() -> None:
         assert not told_of(sides[0], [logged(start, "ready", old) for start in (3, 4, 5)])
     orders = [[logged(start, *order) for start in (1, 8, 20)] for order in (("fig", "pear"), ("pear", "fig"))]
     assert told_of(*orders) == ["2026-03-01 12:00:01,123 fig → 2026-03-01 12:00:01,123 pear"]
+
+
+def test_a_number_that_varies_hides_nothing_beside_it() -> None:
+    """One number that differed from launch to launch made its whole line one that comes by chance."""
+    sides = [[f"layer fc: {device}, 7 rows, load {load}\n" for load in (0.1, 0.2, 0.4)] for device in ("cuda", "cpu")]
+    assert told_of(*sides) == ["layer fc: cuda, 7 rows, load 0.1 → layer fc: cpu, 7 rows, load 0.1"]
+    assert not told_of(sides[0], [line.replace("0.", "1.") for line in sides[0]])
 
 
 def test_two_long_lines_are_told_by_where_they_differ() -> None:
