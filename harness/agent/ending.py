@@ -129,10 +129,12 @@ def _boxed(lines: "list[str]") -> str:
 
 
 def _exception(lines: "list[str]") -> str:
-    """Return the first line after the frames of the last traceback; later lines continue the exception's text."""
+    """Return the first line after the frames of the last traceback; later lines continue the exception's text. IPython
+    writes the exception's name before the header, too, and frames without a margin."""
     headers = [number for number, line in enumerate(lines) if HEADER in line]
     frames = lines[headers[-1] + 1 :] if headers else []
-    return next((line for line in frames if not line[0].isspace()), "")
+    name = lines[headers[-1]].partition(HEADER)[0].strip() if headers else ""
+    return next((line for line in frames if not line[0].isspace() and line.startswith(name)), "")
 
 
 # ---------------------------------------------------------------- exceptions

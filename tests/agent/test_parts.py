@@ -166,6 +166,10 @@ TRACE = "Traceback (most recent call last):\n  File 'x.py', line 1\n    train()\
         ("no such file\nstep 3 of 9\n", "no such file"),
         (f"{TRACE}ModuleNotFoundError: No module named 'x'\n", "ModuleNotFoundError: No module named 'x'"),
         (f"{TRACE}RuntimeError: CUDA error\nFor debugging see\nthe manual\n", "RuntimeError: CUDA error"),
+        (
+            f"KeyError    {TRACE}Cell In[1], line 4\n      3 x\n----> 4 y\n\n\x1b[31mKeyError\x1b[0m: 1\nmore\n",
+            "KeyError: 1",
+        ),
         (f"{TRACE}KeyError: 1\n" + "later\n" * 20 + "no room\n", "no room"),
         (f"{TRACE}KeyError: 1\n\nDuring handling:\n\n{TRACE}ValueError: 2\n", "ValueError: 2"),
         ("\x1b]0;title\x07\x1b[1;31mred\x1b[0m\x00 \x1b(B\n", "red B"),
