@@ -262,7 +262,9 @@ def _noticed(cell: Shown, notable: Mapping[names.CellKey, Sequence[Observation]]
     seen = notable.get(names.cell_key(cell.result.cell), ())
     if not seen and cell.word == signal_words.SMALL:
         return replace(cell, mark=cell.mark or "look", tone="unsure")
-    if not seen or not (cell.tone == "good" or cell.shows == "coarse"):
+    states = {signal.seen for signal in cell.result.verdict.signals.values()}
+    is_blind = cell.shows in ("signal", "coarse") and states.isdisjoint(("bad", "suspect"))
+    if not seen or not (cell.tone == "good" or is_blind):
         return cell
     title = signal_words.shown_signal(seen[0].signal).title
     return replace(cell, mark=cell.mark or "look", tone="unsure", word=title, figure="", shows="signal")

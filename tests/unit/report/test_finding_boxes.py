@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.model import CellVerdict, Effect, Lane, Observation, RunResult, SignalVerdict, Variant, Varied
-from harness.report import html_page
+from harness.report import html_page, version_table
 from harness.report.charts import history_chart
 from harness.report.document import document
 from harness.report.exports import junit, summary_json
@@ -216,6 +216,15 @@ def test_an_error_is_told_beside_a_finding_unless_that_is_the_failure_itself() -
     assert "multidict 6.3.0 prints a new error: step # loss nan." in headline.sentence(both)
     nan = replace(at_leak.findings[0], metric="metrics.loss", verdict="nan")
     assert "prints a new error" not in headline.sentence(build.with_findings(at_leak, (nan,)))
+
+
+def test_a_version_that_is_partly_undecided_shows_what_is_to_look_at() -> None:
+    """`other lines since 2` stood above a table with `? held cannot be judged` at 2 and `! other lines` at 3."""
+    blind = replace(build.BLIND, visible=None)
+    verdict = replace(build.flat(), signals={**build.flat().signals, "held": blind})
+    result = erring(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: verdict))
+    cells = [cell for cell in version_table.tables(result)[0].rows[0].cells[:2] if cell is not None]
+    assert [(cell.symbol, cell.word) for cell in cells] == [("?", "held"), ("!", "new error")]
 
 
 def test_the_first_launches_of_a_try_are_no_answer() -> None:
