@@ -203,8 +203,8 @@ def is_of_version(name: str, launches: Sequence[Sequence[Trial]], versions: Sequ
 #
 # A program that prints the same in each launch of a version, and something else in each launch of the next one, has
 # another result, whether or not a name says so: the top ten in another order, a digest, a label. Lines have one form if
-# they are equal but for their values, or begin with the same label (`winner: bob`, `test_x ... ok`) or the number of the
-# same things (`3 passed`). Of one form, the values that differ between launches of any version come by chance.
+# they are equal but for their values, or begin with the same label (`winner: bob`) or the number of the same things
+# (`3 passed`). Of one form, the values that differ between launches of any version come by chance.
 
 VALUE = re.compile(
     r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)|(?<!\w)(?i:[cgtx]pu|cuda|mps|rocm)s?(?!\w)|\w*\d\w*"
@@ -223,9 +223,7 @@ AMOUNTS = RESOURCES - {"cpu", "cpus", "gpu", "gpus"}
 """Beside these words, numbers are amounts, or versions of the machine, and no results; how many processors is one."""
 WHICH = frozenset("address build date day days pid port python timestamp v ver version versions year".split())
 """Lines with these words tell which version ran, when and where."""
-LABEL = re.compile(
-    r"(?:([A-Za-z_][\w ]{0,39})[:=] ?(?=\S)|[A-Za-z_][\w (.)]{0,59}? \.{3} (?=\S)|\d+ [A-Za-z]+\b)"
-)
+LABEL = re.compile(r"(?:([A-Za-z_][\w ]{0,39})[:=] ?(?=\S)|\d+ [A-Za-z]+\b)")
 LEVELS_OF_LOGS = frozenset({"debug", "info", "notice", "warning", "warn", "critical"})
 ROUNDING = 1e-6
 """Largest relative difference of two decimal numbers that may be rounding."""

@@ -243,7 +243,6 @@ def whole_runs(*texts: str) -> list[Trial]:
         ("2 GPUs\n", "1 GPUs\n", "2 GPUs → 1 GPUs"),
         ("3 passed in 0.02s\n", "2 passed, 1 skipped in 0.03s\n", "3 passed in 0.02s → 2 passed, 1 skipped in 0.03s"),
         ("=== 20 passed in 1.2s ==\n", "== 8 passed in 1s ==\n", "=== 20 passed in 1.2s == → == 8 passed in 1s =="),
-        ("x (u.T) ... ok\n", "x (u.T) ... skipped 'no'\n", "x (u.T) ... ok → x (u.T) ... skipped 'no'"),
         ("gpu memory: 512\nCUDA 12.1 on x\nfit: 9 s\n", "gpu memory: 519\nCUDA 12.4 on x\nfit: 1 min 2 s\n", None),
         ("lib1 loaded\n", "lib2 loaded\n", None),
     ],
