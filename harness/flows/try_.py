@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ from harness.matrix.draft import Draft, text
 from harness.matrix.draft.job import called_in_loops, functions, near_command
 from harness.matrix.draft.options import option_of
 from harness.matrix.draft.series import safe
-from harness.model import RunResult, Stop, Trial, Trials
+from harness.model import RunResult, Stop, Trial, Trials, grouped
 from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say
 from harness.plan.cells import Selection
@@ -245,7 +244,7 @@ def write_demo(folder: Path) -> Path:
 
 
 TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
-UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
+UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?(\d{1,15})")
 NEEDS_TERMINAL = re.compile(r"\btty\b|not a terminal|inappropriate ioctl", re.IGNORECASE)
 SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
 MOST_NAMES = 6
@@ -448,12 +447,14 @@ def _by_pattern(pattern: str) -> str:
 def _pattern(trial: Trial) -> str:
     """Return a pattern, quoted for a shell, of the most common beginning of a line that a launch printed again and
     again; "" if there is none. A progress bar, which is drawn anew when time has passed, is no such line, and neither
-    is a warning, which names a file in the launch's folder."""
+    is a warning, which names a file in the launch's folder, or one of a list of amounts, whose numbers often fall."""
     lines = (line.removesuffix("\r") for line in (trial.output.tail or trial.output.head).split("\n"))
     own = (line for line in lines if line.isprintable() and not OWN_FOLDER.search(line))
-    begun = Counter(found[1] for line in own if (found := UP_TO_A_NUMBER.match(line)))
-    usual = [(text, count) for text, count in begun.most_common() if any(map(str.isalpha, text))]
-    if not usual or usual[0][1] < RECURS:
+    begun = grouped((found[1], int(found[2])) for line in own if (found := UP_TO_A_NUMBER.match(line)))
+    named = [text for text in begun if any(map(str.isalpha, text))]
+    usual = max(named, key=lambda text: len(begun[text]), default="")
+    numbers = begun.get(usual, ())
+    if len(numbers) < RECURS or 3 * sum(new < old for old, new in itertools.pairwise(numbers)) > len(numbers):
         return ""
-    escaped = SPECIAL.sub(r"\\\g<0>", usual[0][0])
+    escaped = SPECIAL.sub(r"\\\g<0>", usual)
     return shlex.quote("^" + escaped.replace("'", "."))  # a quote inside quotes would be hard to read

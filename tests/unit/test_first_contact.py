@@ -677,8 +677,9 @@ def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder:
         "".join(f"\r {at}%|{'#' * at}  | {at}/9 [00:01<00:01, {at}it/s]" for at in range(9)) + "\n",
         " 1\n 2\n 3\n 4\n",
         "/tmp/harness-trial-ab.1/scenario/loop.py:7: RuntimeWarning: overflow\n" * 4,
+        "".join(f"import time:  {took} |  {took} | m{took}\n" for took in (310, 95, 620, 95, 88)),
     ],
-    ids=["too few lines", "a progress bar", "numbers without a word", "warnings"],
+    ids=["too few lines", "a progress bar", "numbers without a word", "warnings", "a list of times"],
 )
 def test_no_pattern_is_suggested_that_counts_no_steps(folder: Path, output: str) -> None:
     """`--step-pattern '^ '` counted how often a progress bar was drawn, and a loop 3 times slower got a tick."""
