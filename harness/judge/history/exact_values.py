@@ -41,7 +41,9 @@ FEWEST = 3
 """Fewest numbers of a launch that tell a steady change from that of other seeds."""
 OTHER_LIMITS = {"drop": 0.03, "rise": 0.10, "change": 0.10}
 """Least change that is another result, though not shown to be worse: that of one number, or of numbers that all left
-the range of the old ones."""
+the range of the old ones. A whole number is never rounded, so that any change of it counts."""
+MOST_EXACT = 2.0**53
+"""From here on, all numbers are whole."""
 MOST_PLACES = 8
 """Most decimal places to which a number counts as rounded."""
 LAST_DIGITS = 1e-6
@@ -82,8 +84,16 @@ def is_other(old: Floats, new: Floats, rule: str) -> bool:
     if parts_from(new, old, rule):
         return True
     old, new = in_both(old, new)
+    if are_whole(old, new) and rule == "change":
+        return not np.array_equal(old, new)
     change, least = abs(usual_value(new) - usual_value(old)), OTHER_LIMITS[rule] * abs(usual_value(old))
-    return len(old) > 0 and change > max(least, float(np.ptp(old)))
+    return len(old) > 0 and change > max(0.0 if are_whole(old, new) else least, float(np.ptp(old)))
+
+
+def are_whole(*every: Floats) -> bool:
+    """Return whether all finite values are whole numbers."""
+    known = np.concatenate([values[np.isfinite(values)] for values in every])
+    return bool((known == np.trunc(known)).all() and (np.abs(known) < MOST_EXACT).all())
 
 
 def in_both(old: Floats, new: Floats) -> tuple[Floats, Floats]:
@@ -95,9 +105,10 @@ def in_both(old: Floats, new: Floats) -> tuple[Floats, Floats]:
 
 def is_rounding(old: Floats, new: Floats, *, largest: float, least: float = LAST_DIGITS) -> bool:
     """Return whether two launches differ only in the last digits: all their numbers are below `least`, or no difference
-    reaches LAST_DIGITS of `largest`, the largest number under this name."""
+    reaches LAST_DIGITS of `largest`, the largest number under this name. Those of whole numbers do not count."""
     sizes, differences = np.abs([old, new]), np.abs(new - old)
-    return float(sizes.max(initial=0.0)) < least or float(differences.max(initial=0.0)) < LAST_DIGITS * largest
+    is_small = float(differences.max(initial=0.0)) < LAST_DIGITS * largest
+    return float(sizes.max(initial=0.0)) < least or (is_small and not are_whole(old, new))
 
 
 def unit_of(values: Floats) -> float:

@@ -29,6 +29,7 @@ from harness.judge.history.exact_values import (
     EXACT_LIMIT,
     LAST_DIGITS,
     SCORE_LIMIT,
+    are_whole,
     in_both,
     is_other,
     is_rounding,
@@ -507,8 +508,8 @@ class _Metric:
         if old == new:
             text = f"{self.name} differs in some steps"
         else:
-            alike = f"{old:.6g}" == f"{new:.6g}"
-            text = f"{self.name} {old!r} → {new!r}" if alike else f"{self.name} {general(old, 6)} → {general(new, 6)}"
+            told = [general(value, 15 if are_whole(np.array([old, new])) else 6) for value in (old, new)]
+            text = f"{self.name} {' → '.join(told if told[0] != told[1] else map(repr, (old, new)))}"
         if last is not None:
             return Observed(signal=OTHER_RESULT, before=before, after=after, last=last, text=f"{text} in every launch")
         return Observed(signal=self.signal, before=before, after=after, text=text)
@@ -698,9 +699,12 @@ class _Metric:
             return plain
         change = relative(*(usual_value(self._sized(values)) for values in (old, new)))
         limit = min(100 * abs(change) / 2, MOST_ASKED) or 1.0
-        judges = "makes it a finding" if worse_by(change, self.rule.rule) > 0 else "accepts it"
+        is_worse = self.rule.rule == "change" or worse_by(change, self.rule.rule) > 0
+        is_exact = is_worse and are_whole(old, new)
+        asked = "equal" if is_exact else f"{{{self.rule.rule}: {number(limit, digits=1)}%}}"
+        judges = "makes it a finding" if is_worse else "accepts it"
         why = "another result, the same in all launches; whether another seed, or rounding, makes it cannot be told"
-        remedy = f"`metrics: {{{self.name}: {{{self.rule.rule}: {number(limit, digits=1)}%}}}}` {judges}"
+        remedy = f"`metrics: {{{self.name}: {asked}}}` {judges}"
         return replace(plain, seen="none", why=why, remedy=remedy)
 
     def _by_limit(

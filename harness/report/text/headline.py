@@ -45,7 +45,8 @@ def lines(result: RunResult) -> list[str]:
         rest = f"other {amounts.count(other, 'cell')} are" if other > 1 else "other cell is"
         return [*looks, *([f"The {rest} good."] if other else [])]
     if result.verdict not in ("regression", "interrupted", "running") or not result.attribution:
-        return [*looks, _SENTENCES[result.verdict](result)]
+        told = [*looks, _SENTENCES[result.verdict](result)]
+        return [*told, *_changed(result)] if result.verdict in ("ok", "inconclusive") else told
     worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
     told = [fault_sentences.sentence(each, result) for each in worst[:most]]
     told += [f"And {amounts.count(len(worst) - most, 'further fault')} below."] if len(worst) > most else []
@@ -71,6 +72,15 @@ def to_look_at(result: RunResult) -> list[str]:
             who = _who_shows(each, versions[each.series])
             told.append(((who, shortened(each.text.rstrip(":"), most=160)), each))
     return [f"{who}{_where(alike, result)}: {text}" for (who, text), alike in grouped(told).items()]
+
+
+def _changed(result: RunResult) -> list[str]:
+    """Return a sentence on the results that changed, though within their limits: the first, and how many more."""
+    changed = [one for one in result.observations if signal_of(one.signal).kind == "value"]
+    versions = versions_of(result)
+    sides = (f"{plain(one.series)} {seen_in(one, versions[one.series])}".rstrip() for one in changed)
+    told = dict.fromkeys(f"{side}: {shortened(one.text, most=160)}" for side, one in zip(sides, changed, strict=True))
+    return [f"But results changed: {'; '.join(at_most(list(told), 1, rest='and {} more'))}."] if told else []
 
 
 def _where(alike: Sequence[Observation], result: RunResult) -> str:

@@ -559,6 +559,9 @@ def test_a_healthy_value_did_not_lose_its_reproducibility(case: str) -> None:
     assert [one for one in found.changes if one.verdict == "varies"] == []
 
 
+STEPS_OF = np.arange(1.0, ROWS + 1)
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "how"),
     [
@@ -569,6 +572,10 @@ def test_a_healthy_value_did_not_lose_its_reproducibility(case: str) -> None:
         ("loss", CURVE, CURVE * 0.9, "other_result"),
         ("loss", CURVE, CURVE * 0.995, "metrics.loss"),
         ("loss", CURVE, CURVE[::-1], "metrics.loss"),  # as other seeds do
+        ("checksum", [50505050.0], [50505051.0], "other_result"),
+        ("checksum", STEPS_OF, np.append(STEPS_OF[:-1], 1e6), "other_result"),
+        ("total_score", [2470.0], [2421.0], "other_result"),
+        ("reward", STEPS_OF, STEPS_OF[::-1], "metrics.reward"),
     ],
 )
 def test_an_exact_result_that_changes_either_way_is_told_first(name: str, old: Any, new: Any, how: str) -> None:
@@ -578,6 +585,18 @@ def test_an_exact_result_that_changes_either_way_is_told_first(name: str, old: A
     found = judge_values(named(with_values(*columns), name), limits=Limits(), steps=STEPS)[f"metrics.{name}"]
     assert (found.changes, [one.signal for one in found.observed]) == ((), [how])
     assert found.seen[1].seen == ("none" if how == "other_result" else "good")
+
+
+def test_another_whole_number_is_judged_by_equality() -> None:
+    """A change of 1 in 50,505,050 was within all limits: "Nothing bad"."""
+    trials = named(versions([0.0, 0.0]), "checksum")
+    for place, version in enumerate(trials):
+        for trial in version:
+            assert trial.trace is not None
+            trial.trace.metrics["checksum"][:] = 50505050 + place
+    found = judge_values(trials, limits=Limits(), steps=STEPS)["metrics.checksum"]
+    assert [one.text for one in found.observed] == ["checksum 50505050 → 50505051 in every launch"], "50,505,100"
+    assert found.seen[1].remedy == "`metrics: {checksum: equal}` makes it a finding"
 
 
 @pytest.mark.parametrize(("new", "limit"), [(0.65, "drop: 4%}}` makes it a finding"), (0.9, "drop: 14%}}` accepts it")])

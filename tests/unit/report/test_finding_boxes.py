@@ -188,6 +188,9 @@ def test_one_screen_says_that_a_result_is_no_longer_reproducible() -> None:
     assert "now differs" not in run_report.text(result, width=200), "it was a line of the log"
     result = replace(result, observations=tuple(replace(one, signal="metrics.loss") for one in result.observations))
     assert "loss was the same in all launches and now differs" in run_report.text(result, width=200)
+    told = headline.sentence(replace(build.quiet(), observations=result.observations))
+    assert told.startswith("Nothing bad")
+    assert "But results changed: multidict 6.0.5 → 6.1.0: loss was the same in all launches and now differs" in told
 
 
 def erring(result: RunResult, *, signal: str = "error") -> RunResult:
