@@ -25,7 +25,7 @@ from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.exact_values import relative
 from harness.judge.history.flaky import outliving
 from harness.judge.history.precision import rises_of_levels
-from harness.judge.history.returned_values import Values, judge_values, nan_versions
+from harness.judge.history.returned_values import OTHER_RESULT, Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
 from harness.judge.launches import AGREE, always_hangs, over_time
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
@@ -47,6 +47,7 @@ from harness.model import (
     Limits,
     Noise,
     Observation,
+    Observed,
     RowRun,
     Trial,
     VersionRow,
@@ -152,10 +153,15 @@ def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, t
 
 
 def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[str, Values]) -> Iterator[Observation]:
-    """Yield what was seen in a row and is not judged: of numbers, what changes most comes first."""
+    """Yield what was seen in a row and is not judged: of numbers, what changes most comes first, and of those of one
+    name, of which a loop may print one in each turn, the last."""
     trials, versions = [cell.trials for cell in cells], [cell.cell.image.version for cell in cells]
     by_size = sorted(values, key=lambda name: (IS_EARLIER.search(name) is not None, -_largest_share(values[name])))
-    observed = [each for name in by_size for each in values[name].observed]
+    observed, told = list[Observed](), dict[tuple[str, int, bool], str]()
+    for name in by_size:
+        for one in values[name].observed:
+            if told.setdefault((IS_EARLIER.sub("", name), one.after, one.signal == OTHER_RESULT), name) == name:
+                observed.append(one)
     observed += [*fewer_steps(trials), *other_ends(trials), *other_lines(trials, versions), *new_lines(trials)]
     for each in observed:
         yield Observation(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness import amounts
+from harness.agent.result_names import IS_EARLIER
 from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Per, RunResult, counted, grouped, unit_per
 from harness.model.result import SAME_SWEEP, without_stop
 from harness.report.text import signal_words
@@ -56,7 +57,7 @@ def gist(result: RunResult) -> str:
         shown_signal(name).title: signal.remedy
         for entry in result.cells
         for name, signal in entry.verdict.signals.items()
-        if name.startswith(METRIC_PREFIX) and signal.seen == "none" and signal.remedy
+        if name.startswith(METRIC_PREFIX) and signal.seen == "none" and signal.remedy and not IS_EARLIER.search(name)
     }
     lacking = f"not judged: {some_of(list(numbers), 2)} ({next(iter(numbers.values()))})" if numbers else ""
     rest = [lacking, _looked(result)]
