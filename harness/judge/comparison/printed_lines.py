@@ -207,7 +207,7 @@ def is_of_version(name: str, launches: Sequence[Sequence[Trial]], versions: Sequ
 # (`3 passed`). Of one form, the values that differ between launches of any version come by chance.
 
 VALUE = re.compile(
-    r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)|(?<!\w)(?i:[cgtx]pu|cuda|mps|rocm)s?(?!\w)|\w*\d\w*"
+    r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)|(?<!\w)(?i:[cgtx]pu|cuda|mps|rocm)s?(?!\w)|\w*\d\w*(?:\.\d+)*"
 )
 """A number, a device, or a word with a digit: `fp16`, a digest."""
 ELSEWHERE = re.compile(

@@ -321,6 +321,7 @@ def told_of(old: Sequence[str], new: Sequence[str]) -> list[str]:
         (["-O2", "-O1"], "flags {}"),
         (["gloo", "nccl"], "backend: {}"),
         (["1.17.0", "1.18.0"], "six {} is here"),
+        (["11.8", "12.1"], "release: v{}"),
         (["2", "3"], "level {}"),
     ],
 )
