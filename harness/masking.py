@@ -130,6 +130,8 @@ def _is_credential(name: str, value: str) -> bool:
 _known: set[str] = set()
 _pattern: list[str] = []
 """The pattern of all of them, once it is needed."""
+_BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=[\[;][0-9]m)|(?<=[0-9]{2}m))"
+"""What a credential follows: no letter or digit, except of an escape of JSON (`\\n`) or of a terminal (`\\x1b[31m`)."""
 _TOO_COMMON = re.compile(r".{0,5}|[a-z_ -]{0,15}|[\d.,:_ -]*|[/~.].*|.*\n.*", re.DOTALL)
 """Values that turn up in texts by chance, and paths: these are hidden only in their own place."""
 
@@ -176,4 +178,5 @@ def without_known(text: AnyStr) -> AnyStr:
 def _any_of(values: Iterable[str]) -> str:
     """Return a pattern of values that are no part of a longer word, the longest first."""
     forms = {form for value in values for form in (value, json.dumps(value)[1:-1], html.escape(value))}
-    return f"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, sorted(forms, key=len, reverse=True)))})(?![A-Za-z0-9])"
+    any_form = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
+    return rf"(?=({any_form})(?![A-Za-z0-9])){_BEGINS}\1"  # it looks back last, because that is slow
