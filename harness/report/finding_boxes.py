@@ -382,19 +382,23 @@ def _ratio_text(size: Effect, new: float, old: float | None, *, is_pooled: bool)
 
 
 def _price(before: CellResult, cured: CellResult, what: str) -> str:
-    """Return `, and takes about 32 % longer than with {what} (run time 1.59 → 2.11 s)`; "" if the times are unknown."""
+    """Return `, and takes about 32 % longer than with {what} (run time 1.59 → 2.11 s)`; "" if the times are unknown. If
+    the intervals of two different times overlap, it may take as long.
+    """
     for name in ("step_time", "run_time"):
         sides = [entry.verdict.of(name) for entry in (before, cured)]
         old, new = (side.value for side in sides)
         if old and new and math.isfinite(old) and math.isfinite(new):
             share = abs(new / old - 1)
             lows, highs = zip(*(side.ci or (side.value, side.value) for side in sides), strict=True)
-            if max(lows) <= min(highs) or abs(new - old) <= signal_of(name).least:
-                share = 0.0
             more = "longer than" if new > old else "less time than"
-            told = "about as long as" if share < _ALIKE else f"about {amounts.number(100 * share, digits=2)} % {more}"
+            told = f"takes about {amounts.number(100 * share, digits=2)} % {more}"
+            if share < _ALIKE:
+                told = "takes about as long as"
+            elif max(lows) <= min(highs):
+                told = "may take as long as"
             times = signal_words.values_text(name, old, new, per=cured.verdict.per)
-            return f", and takes {told} with {what} ({signal_of(name).title} {times})"
+            return f", and {told} with {what} ({signal_of(name).title} {times})"
     return ""
 
 
