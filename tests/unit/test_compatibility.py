@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.judge.api import describe_trial, wants_alone
-from harness.model import Cell, Conditions, End, Image, Limits, MetricLimit, Steps, Trace, Trial
+from harness.model import Cell, Conditions, End, Image, Limits, MetricLimit, Mount, Steps, Trace, Trial
 from harness.model.matrix import Gpu
 from harness.model.measured import Printed
 from harness.run.hosts.cell_launcher import review
@@ -94,6 +94,29 @@ def test_what_a_trial_may_not_do_is_told_with_what_helps(engine: str, fields: di
     assert remedy in found.message
     if failed.message == NO_NAME:
         assert review(cell(engine, network=True), failed)[0] == failed
+
+
+@pytest.mark.parametrize(
+    ("at", "path", "is_of_data"),
+    [
+        ("/data", "/data/b", True),
+        ("/data/b", "/data/b", True),
+        ("data/", "data/b", True),
+        ("data", "/.harness/scenario/data/b", True),
+        ("/data", "/database/b", False),
+        ("data", "/home/app/data/b", False),
+    ],
+)
+def test_no_version_is_accused_of_data_that_its_user_may_not_read(at: str, path: str, *, is_of_data: bool) -> None:
+    """An image of another user `crashes since 2`; if the folder itself cannot be read, nothing is launched."""
+    mounts = (Mount(source=Path("/srv/d"), at=at),)
+    for message in (f"cat: {path}: Permission denied", f"PermissionError: [Errno 13] Permission denied: '{path}'"):
+        found, _ = review(cell(mounts=mounts), trial(end="crash", message=message, last_step=9))
+        assert (found.end == "infrastructure") == is_of_data
+        if is_of_data:
+            assert found.message == f"the launch's user may not read all of /srv/d: {message}"
+    other = trial(end="crash", message="/data/b: Read-only file system", last_step=9)
+    assert review(cell(mounts=mounts), other)[0] == other, "the version writes there"
 
 
 def test_such_a_launch_is_not_tried_again(tmp_path: Path) -> None:

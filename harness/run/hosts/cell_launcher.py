@@ -329,7 +329,8 @@ NO_NETWORK = re.compile(
     r"|failed to resolve|no address associated with hostname|max retries exceeded|couldn't connect to",
     re.IGNORECASE,
 )
-NO_RIGHTS = re.compile(r"PermissionError|permission denied|read-only file system", re.IGNORECASE)
+DENIED = re.compile(r"PermissionError|permission denied", re.IGNORECASE)
+READ_ONLY = re.compile(r"read-only file system", re.IGNORECASE)
 LONG_SOCKET = "AF_UNIX path too long"
 
 
@@ -340,12 +341,32 @@ def _remedy(cell: Cell, trial: Trial) -> str:
         return "set TMPDIR to a shorter folder, such as /tmp, for the harness" if is_long else ""
     if NO_NETWORK.search(trial.message) and not cell.variant.scenario.network:
         return "a trial has no network unless it asks for one: `network: true` of the scenario, or --network of try"
-    if NO_RIGHTS.search(trial.message):
+    if DENIED.search(trial.message) or READ_ONLY.search(trial.message):
         return (
             "the image's user may write in the folder of the program and in /tmp: set HOME, or what names that path, "
             "in `environment:`; for root, `cap_add: [DAC_OVERRIDE]` of the scenario helps, too"
         )
     return ""
+
+
+def _not_its_own(cell: Cell, trial: Trial) -> str:
+    """Return why a trial failed by what another program, or the user of the data, keeps from it; "" if unknown."""
+    said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
+    if cell.lane.host.can.sees_ports and _fails_early(trial) and PORT_IN_USE.search(said):
+        way = "by {port} in its arguments" if cell.variant.scenario.serve else "as `torchrun --standalone` does"
+        return (
+            "a port that the program needs is in use on this host, or two of its processes ask for the same one; "
+            f"let it take a free one, {way}"
+        )
+    for mount in cell.variant.scenario.data if DENIED.search(trial.message) and not trial.ended_well else ():
+        at = re.escape(mount.at.rstrip("/"))
+        if re.search(rf"(?:(?<![\w./-])|(?<=/scenario/)){at}(?![\w.-])", trial.message):
+            return f"the launch's user may not read all of {mount.source}"
+    return ""
+
+
+def _fails_early(trial: Trial) -> bool:
+    return trial.end in ("setup", "crash") and not trial.last_step
 
 
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
@@ -366,16 +387,9 @@ def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
     are marked. Without a container, another program, or the launch before, may hold a port. A remedy is added to the
     message of a failure that has one.
     """
-    said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
-    fails_early = trial.end in ("setup", "crash") and not trial.last_step
-    if cell.lane.host.can.sees_ports and fails_early and PORT_IN_USE.search(said):
-        way = "by {port} in its arguments" if cell.variant.scenario.serve else "as `torchrun --standalone` does"
-        message = (
-            "a port that the program needs is in use on this host, or two of its processes ask for the same one; "
-            f"let it take a free one, {way}: {trial.message}"
-        )
-        return replace(trial, end="infrastructure", message=message), ""
-    if fails_early and (remedy := _remedy(cell, trial)):
+    if why := _not_its_own(cell, trial):
+        return replace(trial, end="infrastructure", message=f"{why}: {trial.message}"), ""
+    if _fails_early(trial) and (remedy := _remedy(cell, trial)):
         trial = replace(trial, message=f"{trial.message}; {remedy}")
     if cell.lane.gpu is None:
         return trial, ""
