@@ -48,9 +48,14 @@ def gist(result: RunResult) -> str:
         told |= dict.fromkeys(names)
         blinded = {name: one.remedy for name, one in entry.verdict.signals.items() if names and one.seen == "blind"}
         remedies |= {shown_signal(name).title: remedy for name, remedy in blinded.items() if remedy}
-    untested = {reason for what, reason, _ in _undecided(result) if reason and what == "untested"}
-    if len(untested) == 1 and not result.attribution:
-        told, remedies = {"untested": None} | told, {"untested": untested.pop()} | remedies
+    hindered = {
+        (verdict, problem)
+        for _, reason, entry in _undecided(result)
+        if (problem := reason if (verdict := str(entry.verdict.verdict)) == "untested" else entry.problem)
+    }
+    if len(hindered) == 1 and not result.attribution:
+        ((verdict, problem),) = hindered
+        told, remedies = {verdict: None} | told, {verdict: problem} | remedies
     unseen = [[name for name, _ in _unseen(cells)] for cells in _by_scenario(result).values()]
     never = [name for name in next(iter(unseen), []) if all(name in some for some in unseen)]
     numbers = {

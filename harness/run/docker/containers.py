@@ -235,7 +235,7 @@ def running(
                     why = explanation(error)
                     if other := _of_other_kind(launch.scenario.data, why):
                         text = f"{other.source} is a file, but the image has a folder at {other.at}, or the reverse"
-                        raise InfrastructureError(f"{text}; choose another `at`", place=place) from error
+                        raise InfrastructureError(f"{text}; choose another `at`") from error
                     if not ways.refused(why, launch.scenario):
                         raise
         yield session

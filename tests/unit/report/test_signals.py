@@ -188,6 +188,14 @@ def test_both_lines_count_the_same_cells_as_undecided() -> None:
     assert not_decided.gist(worse).startswith("Not decided in 3 cells worse than before: step time")
 
 
+def test_one_line_says_what_kept_all_undecided_cells_from_being_measured() -> None:
+    """Data that were changed during a sweep: `Not decided in 2 cells: inconclusive`, without a reason."""
+    result = one_row(build.unknown("inconclusive", "so far: exit 0 in 1 of 1 launch"))
+    cells = [replace(entry, problem="/data was changed during the sweep") for entry in result.cells]
+    told = not_decided.gist(replace(result, cells=cells))
+    assert told.startswith("Not decided in 4 cells: inconclusive: /data was changed during the sweep")
+
+
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
     cell = next(version_table.tables(result)[0].shown)
