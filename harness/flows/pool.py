@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from harness.errors import EngineUnreachable, HarnessError, Interrupted
 from harness.flows.hosts import OpenHost, in_threads, leave_out, open_machine
@@ -35,9 +36,12 @@ class PoolRun:
     """The machines that were lost while they measured a row, by the row's place."""
     gone: dict[str, MachineSeen] = field(default_factory=dict)
     """The machines that were lost for good, as last seen, by name."""
+    data: list[Path] = field(default_factory=list)
+    """The mounted paths that each machine must have, because the best one has them."""
 
     def launch(self, rows: Sequence[RowRun]) -> None:
         """Run the rows. The cells of a row that could not be run get a problem."""
+        self._compare_data(rows)
         left = sorted(rows, key=round_limit_s, reverse=True)
         while left and (able := [each for each in self.machines if each.usable or each.awaited]):
             queue = self.queue(left)
@@ -56,6 +60,27 @@ class PoolRun:
             ]
         for row in left:
             _give_up_row(row, "; ".join(str(each.problem) for each in self.machines if each.problem is not None))
+
+    def _compare_data(self, rows: Sequence[RowRun]) -> None:
+        """Leave out the machines that lack mounted data which the machine with the most of them has."""
+        paths = {mount.source for row in rows for run in row.cells for mount in run.cell.variant.scenario.data}
+        self.data[:] = sorted(paths)
+        usable = [each for each in self.machines if each.usable]
+        absent = [self._absent(each) for each in usable]
+        self.data[:] = [path for path in self.data if path not in min(absent, key=len, default=())]
+        for each, lacking in zip(usable, absent, strict=True):
+            self._check_data(each, lacking)
+            if each.problem is not None:
+                self.run.context.progress.note(each.placed_problem)
+
+    def _absent(self, each: OpenHost) -> Sequence[Path]:
+        with suppress(HarnessError):  # launches say it
+            return each.engine.missing(self.data) if self.data and each.engine is not None else ()
+        return ()
+
+    def _check_data(self, each: OpenHost, absent: Sequence[Path]) -> None:
+        if lacking := [path for path in self.data if path in absent]:
+            leave_out(each, f"its data, because {lacking[0]} does not exist there")
 
     def queue(self, rows: Sequence[RowRun]) -> RowQueue:
         """Return the queue of these rows, in which a machine finishes its row before it begins another."""
@@ -124,6 +149,8 @@ class PoolRun:
         equal = next((other for other in self.machines if other.usable and other is not each), None)
         if each.usable and equal is not None and (difference := odd_ones([equal.seen, each.seen])):
             leave_out(each, difference[name])
+        elif each.usable:
+            self._check_data(each, self._absent(each))
         self.run.context.progress.note(f"{each.host.full_name} joins the pool" if each.usable else each.placed_problem)
         if each.usable and name in self.gone and not machine_change(self.gone[name], each.seen):
             del self.gone[name]

@@ -8,6 +8,7 @@ import io
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from harness.errors import EngineUnreachable
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
-from harness.model import CellRun, Host, Image, Prepared, Proposal, RowRun, Trace, Trial, Trials
+from harness.model import CellRun, Host, Image, Mount, Prepared, Proposal, RowRun, Trace, Trial, Trials
 from harness.model.watching import Say
 from harness.report.terminal.progress import plain_progress
 from harness.run.hosts.cell_launcher import CellLauncher
@@ -46,6 +47,8 @@ class World:
     whole: Trace = field(default_factory=lambda: Trace(step=np.arange(1.0, 9.0), columns={}))
     """The trace in the file of each trial."""
     notes: io.StringIO = field(default_factory=io.StringIO)
+    lacks: dict[str, tuple[Path, ...]] = field(default_factory=dict)
+    """The mounted paths that a machine lacks."""
 
     def run(self, rows: Sequence[RowRun]) -> list[OpenHost]:
         pool = tuple(f"ssh://{name}" for name in self.turns)
@@ -71,7 +74,12 @@ class World:
         )  # fmt: skip
 
     def _opened(self, host: Host) -> Any:
+        lacks = self.lacks.get(host.machine, ())
+
         class Closed(Opened):
+            def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+                return tuple(path for path in paths if path in lacks)
+
             def close(self) -> None: ...
 
             def cpu(self, images: object, say: object) -> str:
@@ -171,6 +179,24 @@ def test_a_machine_that_comes_back_goes_on_with_its_row() -> None:
     assert world.restarted == []
     assert [trial.round for trial in only.cells[0].trials] == list(range(6))
     assert "gpu0 is back, and goes on with its row" in world.notes.getvalue()
+
+
+def test_a_machine_without_the_data_that_another_one_has_takes_no_row() -> None:
+    """Its rows were untested, for a path that `does not exist on this host`, which was the whole pool."""
+    data, gone = Path("/srv/data"), Path("/srv/gone")
+    world = World({"a": 99, "b": 99, "c": 99}, lacks={"a": (data, gone), "b": (gone,), "c": (gone,)})
+    rows = some_rows(6)
+    for run in (run for row in rows for run in row.cells):
+        mounts = tuple(Mount(source=path, at=path.name) for path in (data, gone))
+        scenario = replace(run.cell.variant.scenario, mounts=mounts)
+        run.cell = replace(run.cell, variant=replace(run.cell.variant, scenario=scenario))
+    left_out, *others = world.run(rows)
+    assert all(row.finished for row in rows)
+    assert {machine for _, machine in world.began} <= {"b", "c"}
+    why = "a is left out of the pool: it differs in its data, because /srv/data does not exist there; make it match"
+    assert str(left_out.problem).startswith(why)
+    assert why in world.notes.getvalue()
+    assert not any(each.problem for each in others), "no machine has the other path, and launches say it"
 
 
 def test_rows_without_a_machine_say_what_became_of_each() -> None:
