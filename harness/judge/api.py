@@ -76,10 +76,10 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     what it returned as NaN), and whether it is bad; None if it is good, but ended too early to contradict a bad one.
     """
     scenario = cell.variant.scenario
+    if scenario.limits.exit_only and trial.ended_well:
+        return "exit 0", False
     if trial.trace is None or not trial.ended_well:
         return trial.after_end((trial.gist.strip().splitlines() or [""])[-1]), trial.end in BAD
-    if scenario.limits.exit_only:
-        return "exit 0", False
     if trial.is_one_figure and over_time(trial) is None:
         return f"ended well after {general(trial.run_s or 0.0, 3)} s", False
     if trial.grows_by_design:

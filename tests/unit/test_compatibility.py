@@ -185,6 +185,12 @@ def test_a_watcher_is_told_once_where_a_launch_failed(end: End, message: str, to
     assert describe_trial(cell(steps=Steps(), limits=Limits()), failed) == (told, end == "crash")
 
 
+def test_a_watcher_is_told_how_a_command_ended_that_was_too_short_for_a_sample() -> None:
+    """`completed: `"""
+    asked = cell(steps=Steps(), limits=Limits(exit_only=True))
+    assert describe_trial(asked, trial(end="completed", trace=None)) == ("exit 0", False)
+
+
 def test_a_watcher_is_told_of_what_else_grows() -> None:
     """A launch that left files behind was "flat" in the progress."""
     counts = {"step": ROWS[::100], "shm": 8 * ROWS[::100]}
