@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ablation_leaks, accuracy
+from benchmarks import accuracy
 from benchmarks.replayed import worker as replay_worker
 from benchmarks.replayed.histories import read as replayed
-from harness.judge.trace.growth import SampledSeries
 from tests.nightly import NIGHTLY
 
 
@@ -29,12 +28,6 @@ def test_the_accuracy_benchmark_writes_what_it_prints(
     assert content["seed"] == 5
     assert all(content[part] for part in parts)
     assert "random walk" in capsys.readouterr().out
-
-
-def test_the_ablation_switches_off_every_pattern() -> None:
-    """A pattern had another name in the judge, and the benchmark of the patterns stopped there."""
-    methods = [method for method in ablation_leaks.PATTERNS.values() if method]
-    assert [method for method in methods if not callable(getattr(SampledSeries, method, None))] == []
 
 
 def test_replayed_histories_come_to_their_truth() -> None:
