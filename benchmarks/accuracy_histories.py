@@ -3,7 +3,7 @@
     python -m benchmarks.accuracy_histories --seed 1 --count 200
 
 Histories are generated as tables of logs of launches' step times. From there on the judge's own code takes over,
-including the decision on the number of rounds. Simple rules judge the same launches.
+including the decision on the number of rounds.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from benchmarks.generators import Floats, Generator
-from benchmarks.history_rules import SIMPLE, Answer
 from harness.judge.comparison.compared_levels import modes_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import known_levels
 from harness.judge.history.precision import too_wide
 from harness.judge.history.transitions import mode_changes
 
+Answer = tuple[int, int]
+"""(last version of the old level, first version of the new one), as positions in the series."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
 SLOW_SHARE = 0.4
 """Share of the launches of a bad version that are slow in a history of the shape "modes"."""
@@ -56,7 +57,7 @@ class History:
 class HistoryRow:
     """Shares of `count` histories: all changes named exactly (`exact`); all named or within an interval, and no others
     (`held`); an answer that does not contain the truth (`wrong`); not all found (`missed`). `launches` is the mean
-    number. `simple`: rule -> (exact, wrong, launches).
+    number.
     """
 
     history: History
@@ -66,7 +67,6 @@ class HistoryRow:
     wrong: float
     missed: float
     launches: float
-    simple: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------- generated launches
@@ -212,7 +212,6 @@ def score(answers: Sequence[Answer], truth: Sequence[Answer], launches: int) -> 
 
 def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
     ours: list[Score] = []
-    simple: dict[str, list[Score]] = {name: [] for name in SIMPLE}
     for _ in range(count):
         true, starts = levels(rng, history)
         able = _able(rng, history)
@@ -225,9 +224,6 @@ def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
             truth = [(history.versions // 10, history.versions - 1 - history.versions // 10)]
         answers, used = by_judge(launches, history, able)
         ours.append(score(answers, truth, used))
-        for name, rule in SIMPLE.items():
-            answers, used = rule(launches, math.log1p(history.effect or history.limit) / 2)
-            simple[name].append(score([(able[old], able[new]) for old, new in answers], truth, used))
     return HistoryRow(
         history=history,
         count=count,
@@ -236,10 +232,6 @@ def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
         wrong=_share(ours, "wrong"),
         missed=_share(ours, "missed"),
         launches=_share(ours, "launches"),
-        simple={
-            name: (_share(each, "exact"), _share(each, "wrong"), _share(each, "launches"))
-            for name, each in simple.items()
-        },
     )
 
 
@@ -308,25 +300,22 @@ def rows(*, seed: int, count: int) -> list[HistoryRow]:
 
 
 def table(rows: Sequence[HistoryRow]) -> str:
-    return "\n".join([*_head(), *map(_line, rows)])
+    return "\n".join([_head(), *map(_line, rows)])
 
 
-def _head() -> tuple[str, str]:
-    rules = f"{'':46}{'harness':>42}" + "".join(f"{name:>24}" for name in SIMPLE)
-    names = (
+def _head() -> str:
+    return (
         f"{'noise':13}{'shape':10}{'versions':>5}{'rounds':>7}{'effect':>7}{'sigma':>6}"
         f"{'exact':>9}{'held':>7}{'wrong':>8}{'missed':>8}{'launches':>10}"
     )
-    return rules, names + f"{'exact':>8}{'wrong':>7}{'launches':>9}" * len(SIMPLE)
 
 
 def _line(row: HistoryRow) -> str:
     kind = row.history
-    simple = "".join(f"{exact:8.2f}{wrong:7.2f}{used:9.0f}" for exact, wrong, used in row.simple.values())
     shape = kind.shape + (" gaps" if kind.gaps else "")
     return (
         f"{kind.noise:13}{shape:10}{kind.versions:5}{kind.rounds or '≤8':>7}{kind.effect:7.2f}{kind.sigma:6.2f}"
-        f"{row.exact:9.3f}{row.held:7.3f}{row.wrong:8.4f}{row.missed:8.3f}{row.launches:10.0f}{simple}"
+        f"{row.exact:9.3f}{row.held:7.3f}{row.wrong:8.4f}{row.missed:8.3f}{row.launches:10.0f}"
     )
 
 
@@ -336,7 +325,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="histories of each kind")
     options = parser.parse_args()
     begun = time.monotonic()
-    print(*_head(), sep="\n")
+    print(_head())
     for row in each_row(seed=options.seed, count=options.count):
         print(_line(row), flush=True)
     print(f"\nseed {options.seed}, {options.count} histories of each kind, {time.monotonic() - begun:.0f} s")
