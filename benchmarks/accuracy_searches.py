@@ -1,8 +1,6 @@
-"""How often a search and plain bisections name the wrong version, and how many launches they take.
+"""How often a search names the wrong version, and how many launches it takes.
 
-The findings are scored as a sweep reports them. The plain bisections launch both ends and then halve, with one or three
-launches of each version, and believe the results: a version is bad if any of its launches failed, or if its figure is
-nearer to that of the newest version than to that of the oldest.
+The findings are scored as a sweep reports them.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ class SearchRow:
     four, unknown in advance. `nearly_all`: the 95th percentile of the number of launches.
     """
 
-    method: str
     versions: int
     changes: int
     gaps: int
@@ -127,20 +124,11 @@ class Made:
         return self.level[place] % 2 if self.effect == 1 else self.level[place]
 
 
-# ---------------------------------------------------------------- methods
+# ---------------------------------------------------------------- the search
 
 
 def searched(made: Made) -> Named:
     rules = Rules(step_limit=None if made.effect == 1 else LIMIT)
-    return _searched(made, rules)
-
-
-def searched_thrice(made: Made) -> Named:
-    """Search with the rule that three launches have to agree on each side."""
-    return _searched(made, Rules(agree=3))
-
-
-def _searched(made: Made, rules: Rules) -> Named:
     spots, number = [VersionEvidence() for _ in made.level], 0
     while (decision := decide(spots, rules=(now := _whole(spots, rules)))).launch:
         now = replace(now, whole=now.whole or decision.whole)
@@ -198,47 +186,6 @@ def _launched(
     return VersionEvidence(launches=spot.launches + 1, states={"outcome": outcome}, step_times=step_times)
 
 
-def bisected(made: Made, *, each: int) -> Named:
-    """Bisect with `each` launches per version; if a version cannot run, try the next one."""
-
-    def ask(place: int) -> float | None:
-        made.launches += 1 if place in made.silent else each
-        if place in made.silent:
-            return None
-        if made.effect == 1:
-            return float(any(made.fails_at(place) for _ in range(each)))
-        return float(np.median([made.figures([place])[0] for _ in range(each)]))
-
-    known = [place for place in range(len(made.level)) if place not in made.silent]
-    old, new = known[0], known[-1]
-    lower, upper = ask(old), ask(new)
-    if lower is None or upper is None or abs(upper - lower) < LIMIT:
-        return []
-    return [_halved(ask, old, new, lower=lower, upper=upper)]
-
-
-def _halved(ask: Callable[[int], float | None], old: int, new: int, *, lower: float, upper: float) -> tuple[int, int]:
-    left = list(range(old + 1, new))
-    while left:
-        place = left[len(left) // 2]
-        said = ask(place)
-        if said is None:
-            left.remove(place)
-        elif abs(said - lower) < abs(said - upper):
-            old, left = place, [p for p in left if p > place]
-        else:
-            new, left = place, [p for p in left if p < place]
-    return old, new
-
-
-METHODS: Mapping[str, Callable[[Made], Named]] = {
-    "search": searched,
-    "search, 3 agree": searched_thrice,
-    "bisect": lambda made: bisected(made, each=1),
-    "bisect x 3": lambda made: bisected(made, each=3),
-}
-
-
 # ---------------------------------------------------------------- histories
 
 CASES: tuple[Mapping[str, Any], ...] = (
@@ -288,17 +235,17 @@ def make(
     return Made(rng=rng, level=level, silent=frozenset(silent), share=share, step=step, effect=effect, spread=spread)
 
 
-def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -> SearchRow:
-    """Run a method on `count` histories, which are the same for each method."""
+def search_row(case: Mapping[str, Any], *, seed: int, count: int) -> SearchRow:
+    """Search `count` histories."""
     told, launches = [], []
     for number in range(count):
         made = make(np.random.default_rng([seed, number, *str(case).encode()]), **case)
-        told.append(_score(METHODS[method](made), made.truth, made))
+        told.append(_score(searched(made), made.truth, made))
         launches.append(made.launches)
     shares: dict[str, Any] = {word: told.count(word) / count for word in ("exact", "interval", "wrong", "missed")}
     usual: dict[str, Any] = {"changes": 1, "gaps": 0, "share": 0.0, "step": "same", "effect": 1.0, "spread": 0.0}
     return SearchRow(
-        method=method, count=count, launches=float(np.mean(launches)), most_launches=max(launches),
+        count=count, launches=float(np.mean(launches)), most_launches=max(launches),
         nearly_all=float(np.quantile(launches, 0.95, method="higher")), **{**usual, **case}, **shares,
     )  # fmt: skip
 
@@ -314,19 +261,13 @@ def _score(named: Named, truth: Sequence[tuple[int, int]], made: Made) -> str:
 
 
 def rows(*, seed: int, count: int) -> list[SearchRow]:
-    """Run all methods on the same histories; "search, 3 agree" only on failures."""
-    return [
-        search_row(method, case, seed=seed, count=count)
-        for case in CASES
-        for method in METHODS
-        if method != "search, 3 agree" or (case.get("share", 0) and not case.get("effect"))
-    ]
+    return [search_row(case, seed=seed, count=count) for case in CASES]
 
 
 def table(rows: Sequence[SearchRow]) -> str:
     head = (
-        f"{'versions':>8}{'changes':>8}{'gaps':>5}{'fails':>6}{'step':>7}{'effect':>7}{'spread':>7}  {'method':16}"
-        f"{'exact':>6}{'interval':>9}{'wrong':>7}{'missed':>7}{'launches':>9}{'95 %':>6}{'worst':>6}"
+        f"{'versions':>8}{'changes':>8}{'gaps':>5}{'fails':>6}{'step':>7}{'effect':>7}{'spread':>7}"
+        f"{'exact':>8}{'interval':>9}{'wrong':>7}{'missed':>7}{'launches':>9}{'95 %':>6}{'worst':>6}"
     )
     return "\n".join([head, *(_line(row) for row in rows)])
 
@@ -334,5 +275,5 @@ def table(rows: Sequence[SearchRow]) -> str:
 def _line(row: SearchRow) -> str:
     step = row.step if row.share else ""
     history = f"{row.versions:8}{row.changes:8}{row.gaps:5}{row.share:6.1f}{step:>7}{row.effect:7.2f}{row.spread:7.2f}"
-    shares = f"{row.exact:6.3f}{row.interval:9.3f}{row.wrong:7.3f}{row.missed:7.3f}"
-    return f"{history}  {row.method:16}{shares}{row.launches:9.1f}{row.nearly_all:6.0f}{row.most_launches:6}"
+    shares = f"{row.exact:8.3f}{row.interval:9.3f}{row.wrong:7.3f}{row.missed:7.3f}"
+    return f"{history}{shares}{row.launches:9.1f}{row.nearly_all:6.0f}{row.most_launches:6}"
