@@ -2,9 +2,8 @@
 
     python -m benchmarks.accuracy_narrow --seed 1 --count 200 --json narrow.json
 
-The other searches see the same generated versions: a bisection of the sorted list of groups and, if they are installed
-(`pip install picire mlbisect==0.1 'setuptools<81'`), picire's `ddmin` and mlbisect. The first two launch each hybrid
-once, and count a hybrid that cannot be made as good.
+The other searches, if they are installed (`pip install picire mlbisect==0.1 'setuptools<81'`), see the same generated
+versions: picire's `ddmin`, which launches each hybrid once and counts one that cannot be made as good, and mlbisect.
 """
 
 from __future__ import annotations
@@ -151,15 +150,6 @@ class LaunchedOnce:
         return told.figure > sum(self.versions.launch(each).figure or 0.0 for each in ends) / 2
 
 
-def bisected(versions: MadeVersions) -> Named:
-    """Bisect the sorted list of groups: launch one half of what is left from B, with everything else from A."""
-    once, left = LaunchedOnce(versions=versions), sorted(each.id for each in versions.groups)
-    while len(left) > 1:
-        middle = len(left) // 2
-        left = left[:middle] if once.is_bad(frozenset(left[:middle])) else left[middle:]
-    return [frozenset(left)], frozenset()
-
-
 def reduced(versions: MadeVersions) -> Named:
     """Run picire's ddmin, which finds a minimal set of groups from B that is still bad."""
     picire = importlib.import_module("picire")  # not among the harness's own dependencies
@@ -207,7 +197,7 @@ def mlbisected(versions: MadeVersions) -> Named:
     return [frozenset({each}) for one in found.culprit_sets for each in one], frozenset()
 
 
-METHODS: dict[str, Callable[[MadeVersions], Named]] = {"harness narrow": narrowed, "bisected list": bisected}
+METHODS: dict[str, Callable[[MadeVersions], Named]] = {"harness narrow": narrowed}
 if importlib.util.find_spec("picire") is not None:
     METHODS["ddmin (picire)"] = reduced
 if importlib.util.find_spec("mlbisect") is not None:
