@@ -15,17 +15,13 @@ from benchmarks.cost import agent, client, launches, pools, reports, sweeps
 CASES: Mapping[str, Callable[..., bool]] = {
     "agent": agent.agent,
     "client": client.client,
-    "launch": launches.launch,
     "trial": launches.trial,
     "length": launches.length,
-    "beside": sweeps.beside,
     "cells": sweeps.cells,
     "reports": reports.reports,
     "judging": reports.judging,
     "history": reports.history,
-    "hosts": pools.hosts,
     "pool": pools.pool,
-    "scale": pools.scale,
 }
 
 

@@ -1,9 +1,8 @@
-"""What a launch costs: its phases, its overhead over a bare `docker run`, and how long quiet launches are."""
+"""What a launch costs: its overhead over a bare `docker run`, and how long quiet launches are."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import statistics
@@ -12,21 +11,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.model import Host, Image, Install, Prepared, Scenario, Steps, Trial, Variant, Where
 from harness.run import open_engine
-from harness.run.engine import Engine, Exit, LaunchRequest, Session
+from harness.run.engine import Engine, LaunchRequest
 from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import pack
 
 WHERE = Where(file="cost", line=1, key="base")
 ROOT = Path(__file__).parents[2]
-NOTHING = '"""Nothing."""\n\n\ndef setup():\n    return lambda: None\n'
 WORK = '"""Two milliseconds of arithmetic a step."""\ndef setup():\n    return lambda: sum(range(100_000))\n'
 BARE = "step = setup()\nfor _ in range({steps}): step()"
-PHASES = ("start", "agent", "setup", "steps", "end", "removal")
 LENGTH_TRIALS, LEAK_KIB = 8, 24
 LENGTH = f"""\
 version: 1
@@ -68,68 +64,6 @@ def launched(engine: Engine, prepared: Prepared, script: Path, steps: Steps) -> 
     done = alone(Conversation(launch=request, cell_id="cost").run(engine))
     assert done.end == "completed", done.message
     return done
-
-
-@dataclass(kw_only=True)
-class Watched:
-    """An engine's launcher and session in one, which records when each message arrives."""
-
-    engine: Engine
-    session: Session | None = None
-    at: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def facts(self) -> object:
-        return self.engine.facts
-
-    @contextlib.contextmanager
-    def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-        self.at = {"asked": time.perf_counter()}
-        with self.engine.launch(launch) as self.session:
-            self.at["start"] = time.perf_counter()
-            yield self
-        self.at["removal"] = time.perf_counter()
-
-    def send(self, data: bytes) -> None:
-        assert self.session is not None
-        self.session.send(data)
-
-    def receive(self, timeout_s: float) -> bytes | None:
-        assert self.session is not None
-        data = self.session.receive(timeout_s)
-        for name, mark in (("agent", b'"hello"'), ("setup", b'"ready"'), ("end", b'"done"')):
-            if data and mark in data:
-                self.at.setdefault(name, time.perf_counter())
-        if data and b'"last": true' in data:
-            self.at["steps"] = time.perf_counter()
-        return data
-
-    def exit(self) -> Exit:
-        assert self.session is not None
-        return self.session.exit()
-
-
-def launch(repeats: int = 9, engines: str = "process docker", base: str = "python:3.11-slim-bookworm") -> bool:
-    """Measure where the time of a launch of a quiet scenario of short steps goes, by the agent's messages.
-
-    Prints the median milliseconds of each phase: until the engine has started the trial, until the agent says hello,
-    until setup and the first step are done, the steps with their looks, until `done`, and until everything is removed.
-    """
-    print(f"{'ms':<10}" + "".join(f"{phase:>9}" for phase in (*PHASES, "all")))
-    for name in engines.split():
-        with ready(name, base=base, script=NOTHING) as (engine, prepared, script):
-            told = [_phases(engine, prepared, script) for _ in range(repeats + 1)][1:]
-        each = [statistics.median(one[place] for one in told) for place in range(len(PHASES) + 1)]
-        print(f"{name:<10}" + "".join(f"{1000 * value:9.0f}" for value in each), flush=True)
-    return True
-
-
-def _phases(engine: Engine, prepared: Prepared, script: Path) -> list[float]:
-    """Return the seconds of each phase and of the whole launch."""
-    watched = Watched(engine=engine)
-    launched(watched, prepared, script, Steps(first=500, budget=1000))  # type: ignore[arg-type]
-    times = [watched.at[name] for name in ("asked", *PHASES)]
-    return [*(after - before for before, after in itertools.pairwise(times)), times[-1] - times[0]]
 
 
 def trial(steps: int = 2000, repeats: int = 7, base: str = "harness-base:bookworm") -> bool:
