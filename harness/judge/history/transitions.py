@@ -326,11 +326,12 @@ def wants_launches(
     told, kept = without_flakes(cells, trials)
     states = outcome_states(told)
     wanted = dict(wanted_launches(states, outliving(states, told, kept), trials, asked=trials_asked))
-    if told is cells and any(DOUBT < seen.p_same <= POSSIBLE for _, seen in _frequencies(cells, trials)):
+    if told is cells:
         why = "it fails, as other versions do, in too few launches to show whether more often"
         launches = [sum(trial.measured for trial in version) for version in trials]
-        failing = [at for at, cell in enumerate(cells) if 0 < cell.failed < launches[at] < trials_asked.most]
-        wanted |= {at: why for at in failing if at not in wanted}
+        doubted = [own for own, seen in _frequencies(cells, trials) if DOUBT < seen.p_same <= POSSIBLE]
+        failing = [at for at, own in enumerate(zip(*doubted, strict=True)) if any(own)]
+        wanted |= {at: why for at in failing if launches[at] < trials_asked.most and at not in wanted}
     return wanted
 
 

@@ -278,7 +278,8 @@ def test_the_share_of_failing_launches_is_that_of_all_versions_that_may_fail() -
         assert found.effect.value == share
 
 
-def test_a_version_of_which_every_launch_fails_is_not_launched_again_beside_rare_failures() -> None:
-    """Its rate is known: only the versions that fail now and then tell whether it is higher than theirs."""
+def test_a_version_that_always_fails_is_launched_until_it_stands_out_from_rare_failures() -> None:
+    """A few launches that fail may be luck where older ones failed, too: without more, one in eleven such crashes was
+    told as bad from the start."""
     rare = [*good(4000, 4000), *bad(4000)]
-    assert set(wanted_in(rare, rare, bad(*[4000] * 4))) == {0, 1}
+    assert set(wanted_in(rare, rare, bad(*[4000] * 4))) == {0, 1, 2}
