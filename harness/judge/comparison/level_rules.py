@@ -189,6 +189,12 @@ def preferred(launches: Sequence[list[Trial]]) -> list[list[Trial]]:
     ]
 
 
+def mixes_turns(name: str, launches: Launches, *, steps: Steps) -> bool:
+    """Return whether launches that ran alone still take part beside launches in slices, which have less noise."""
+    chosen = usable(name, launches, steps=steps)
+    return name in PAIRED and len({trial.took_turns for version in chosen for trial in version}) > 1
+
+
 Rows = npt.NDArray[np.intp]
 RowsFigure = Callable[[Trace, Rows], float]
 """Returns the figure of the chosen rows of a trace; NaN if they have none."""

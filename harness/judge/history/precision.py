@@ -19,7 +19,7 @@ from scipy.special import chdtri, stdtrit
 
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared, modes_of
-from harness.judge.comparison.level_rules import EXACT, late_spread
+from harness.judge.comparison.level_rules import EXACT, late_spread, mixes_turns
 from harness.judge.comparison.noise import cautious, floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
@@ -227,8 +227,9 @@ def wants_round(
                 return lacking
         if metric in open_ and metric in asking:
             reason = too_wide(
-                metric, open_[metric], limit=limited[metric], most=most, noise=noise, rows=rows, baseline=baseline
-            )
+                metric, open_[metric], limit=limited[metric], most=most, noise=noise, rows=rows, baseline=baseline,
+                is_mixed=mixes_turns(metric, alike, steps=steps),
+            )  # fmt: skip
             if reason is not None:
                 return reason
             spread = spread_of(noise, metric)
@@ -294,11 +295,13 @@ def too_wide(
     noise: Noise | None = None,
     rows: int = 1,
     baseline: int | None = None,
+    is_mixed: bool = False,
 ) -> str | None:
     """Return why a comparison needs another round, of at most `most`, or None. Its scenario has `rows` rows.
 
     A version is decided if a rise beyond the limit is ruled out, or if it is certainly bad. Rounds that could not
-    decide it, by their number and the noise so far, are not asked for.
+    decide it, by their number and the noise so far, are not asked for; but launches that ran alone beside others in
+    slices (`is_mixed`) have more noise than those to come.
     """
     rounds, versions = table.values.shape
     if rounds >= most:
@@ -317,7 +320,7 @@ def too_wide(
     spread, alike = _lowest(known.laid.spread, ratio), None if of_lane is None else _lowest(of_lane, ratio)
     found = least_found(spread, rounds=most, versions=versions, alpha=alpha)
     margin = float(_margins(spread, 1, versions - 1, rounds=most, least=floor(alike, rounds=most)))
-    if not any(margin <= least or rise.size >= max(least, found) for rise in unsure.values()):
+    if not any(is_mixed or margin <= least or rise.size >= max(least, found) for rise in unsure.values()):
         return None
     highest = signal_share_of(metric, max(rise.high for rise in unsure.values()))
     return f"{SIGNALS[metric].title} may have risen by up to {highest:.1%}, and the limit is {limit:.1%}"

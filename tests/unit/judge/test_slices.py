@@ -112,6 +112,15 @@ def test_a_tail_that_seems_longer_is_launched_until_it_can_be_named() -> None:
     assert reason == "tail of the step time seems to differ, and 5 rounds are needed to show it"
 
 
+def test_the_noise_of_launches_alone_gives_up_no_row_that_goes_on_in_slices() -> None:
+    """By the noise of the first round, which ran alone, no further one could find a rise by 5 %: it was not found."""
+    rng = np.random.default_rng(1)
+    rounds = [launches(1.0, 1.0, 1.05, round_=0, rng=rng, apart=True)]
+    rounds += [launches(1.0, 1.0, 1.05, round_=number, first=100 * number, rng=rng) for number in (1, 2)]
+    limits, asked = Limits(signals={"step_time": 0.02}), Trials(least=3, most=8)
+    assert wants_round(list(zip(*rounds, strict=True)), limits=limits, steps=STEPS, trials_asked=asked) is not None
+
+
 def test_processor_time_is_that_of_launches_in_slices_once_three_rounds_took_turns() -> None:
     """It has the noise of the pace of the host, as the step time has."""
     rng = np.random.default_rng(1)
