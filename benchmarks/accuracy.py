@@ -1,10 +1,9 @@
-"""Error rates of the judge and of simpler rules on the same generated data. The same seed gives the same tables.
+"""Error rates of the judge, and of simpler rules on the same traces. The same seed gives the same tables.
 
     python -m benchmarks.accuracy --seed 1 --count 200 --json accuracy.json
 
-`accuracy_traces` judges single traces, and `accuracy_cells` three launches of one version. `accuracy_histories` names
-versions by their step times, and `accuracy_failures` by flaky failures. `accuracy_searches` counts
-the launches of a bisection.
+`accuracy_traces` judges single traces. `accuracy_histories` names versions by their step times, and `accuracy_failures`
+by flaky failures. `accuracy_searches` counts the launches of a bisection.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import accuracy_cells, accuracy_failures, accuracy_histories, accuracy_searches, accuracy_traces
+from benchmarks import accuracy_failures, accuracy_histories, accuracy_searches, accuracy_traces
 
 PARTS = {
     "traces": accuracy_traces,
-    "cells": accuracy_cells,
     "histories": accuracy_histories,
     "failures": accuracy_failures,
     "searches": accuracy_searches,

@@ -18,7 +18,7 @@ def test_the_accuracy_benchmark_writes_what_it_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A published error rate that cannot be reproduced is only an advertisement. By day, slow parts are left out."""
-    slow = () if NIGHTLY else ("cells", "histories", "searches")
+    slow = () if NIGHTLY else ("histories", "searches")
     parts = {name: part for name, part in accuracy.PARTS.items() if name not in slow}
     monkeypatch.setattr(accuracy, "PARTS", parts)
     target = tmp_path / "accuracy.json"
