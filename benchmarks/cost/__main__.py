@@ -19,8 +19,6 @@ CASES: Mapping[str, Callable[..., bool]] = {
     "length": launches.length,
     "cells": sweeps.cells,
     "reports": reports.reports,
-    "judging": reports.judging,
-    "history": reports.history,
     "pool": pools.pool,
 }
 
