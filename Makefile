@@ -98,7 +98,7 @@ stories: $(VENV)/installed-dev engine
 	@$(PYTEST) -m stories tests/stories
 
 figures: $(VENV)/installed-dev
-	@for each in "cost agent" "cost length" "cost trial" "cost reports" accuracy; do \
+	@for each in "cost agent" "cost trial" "cost reports" accuracy; do \
 	  echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done
 
 # Without --quiet: with it, MkDocs counts no warnings, and --strict lets every broken link pass.

@@ -16,7 +16,6 @@ CASES: Mapping[str, Callable[..., bool]] = {
     "agent": agent.agent,
     "client": client.client,
     "trial": launches.trial,
-    "length": launches.length,
     "cells": sweeps.cells,
     "reports": reports.reports,
     "pool": pools.pool,

@@ -1,9 +1,8 @@
-"""What a launch costs: its overhead over a bare `docker run`, and how long quiet launches are."""
+"""What a launch costs over a bare `docker run`."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import statistics
 import subprocess
@@ -20,21 +19,8 @@ from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import pack
 
 WHERE = Where(file="cost", line=1, key="base")
-ROOT = Path(__file__).parents[2]
 WORK = '"""Two milliseconds of arithmetic a step."""\ndef setup():\n    return lambda: sum(range(100_000))\n'
 BARE = "step = setup()\nfor _ in range({steps}): step()"
-LENGTH_TRIALS, LEAK_KIB = 8, 24
-LENGTH = f"""\
-version: 1
-series:
-  six: {{install: ["six=={{version}}"], versions: ["1.16.0"]}}
-hosts:
-  here: {{engine: process}}
-scenarios:
-  quiet: {{script: {ROOT}/scenarios/planted.py, params: {{work_us: 1000, noise_kib: [0, 256]}}}}
-  leak: {{script: {ROOT}/scenarios/planted.py, params: {{fault: leak, bytes: {LEAK_KIB * 1024}, work_us: 500}}}}
-trials: {{least: {LENGTH_TRIALS}, most: {LENGTH_TRIALS}}}
-"""
 
 
 def note(text: str) -> None:
@@ -91,27 +77,3 @@ def seconds(action: Callable[[], object]) -> float:
     begun_s = time.perf_counter()
     action()
     return time.perf_counter() - begun_s
-
-
-def length() -> bool:
-    """Measure how long quiet trials are, and how accurate the rate of a leak of 24 KiB a step is.
-
-    Real sweeps on the process engine: prints the median steps of quiet trials after the first of a cell, which runs the
-    whole budget; and the trials that call the leak one within the budget of 4,000, with the error of its rate.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "m.yaml").write_text(LENGTH)
-        command = [sys.executable, "-m", "harness", "sweep", "m.yaml"]
-        subprocess.run(command, cwd=folder, check=False, capture_output=True)
-        run = Path(folder) / "reports/m/latest"
-        summary = json.loads((run / "summary.json").read_text())
-        trials = [json.loads(path.read_text()) for path in (run / "trials").glob("*.json")]
-    quiet = [one for one in trials if one["cell"]["scenario"] == "quiet"]
-    first = [one["last_step"] for one in quiet if one["number"] == 1]
-    later = [one["last_step"] for one in quiet if one["number"] != 1]
-    print(f"quiet trials: the first of a cell runs {statistics.median(first):.0f} steps, ", end="")
-    print(f"a later one {statistics.median(later):.0f} at median (of {len(later)}; most {max(later)})")
-    (leak,) = [cell for cell in summary["cells"] if cell["scenario"] == "leak"]
-    print(f"leak of {LEAK_KIB} KiB a step: verdict {leak['verdict']} in {leak['trials']} trials, ", end="")
-    print(f"rate {leak['rate_kib_per_step']:.3f} KiB a step, {leak['rate_kib_per_step'] / LEAK_KIB:.4f} of the truth")
-    return True
