@@ -1,7 +1,8 @@
 """Keeps the journal: one directory for each run, with one atomically written and fsynced file for each trial.
 
     reports/<matrix name>/<UTC time>-<id>/
-        plan.json  decisions.jsonl  trials/<cell id>-<n>.json  summary.json  report.html  report.md  junit.xml
+        plan.json  decisions.jsonl  folder.jsonl  trials/<cell id>-<n>.json
+        summary.json  report.html  report.md  junit.xml
     reports/<matrix name>/latest -> the newest
 
 A trial's file holds everything that was measured, so a run can be judged again from its directory alone.
@@ -15,8 +16,8 @@ import os
 import secrets
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,7 +29,7 @@ from harness.errors import InfrastructureError, UsageError
 from harness.masking import without_known
 from harness.model import Cell, Trial, Trials
 from harness.safe_files import folder_in, read_regular
-from harness.store import trial_json
+from harness.store import own_folder, trial_json
 from harness.store.trial_json import FOLDER, read_trial, trial_file, trial_files
 
 BEGAN = "%Y%m%dT%H%M%SZ"
@@ -55,6 +56,8 @@ class RunDirectory:
         self.counts_setups = False
         """Whether failures of setup in earlier runs count, as for --decide, which judges what they left undecided."""
         self._paths: dict[tuple[str, str], Path] = {}
+        self._folders: dict[str, own_folder.Changed | None] = {}
+        self._again: dict[str, str] = {}
 
     def _hold(self) -> None:
         """Mark the run as in use (see `in_use`) until this object is collected or the process ends."""
@@ -114,9 +117,12 @@ class RunDirectory:
         return read_trial(trial_file(self.path, trial))
 
     def write_decision(self, record: Mapping[str, Any]) -> None:
-        """Append a line to the log of what was launched and why, whole or not at all. Raises InfrastructureError."""
-        path = self.path / "decisions.jsonl"
-        line = without_known(json.dumps(record, allow_nan=False, default=str)).encode() + b"\n"
+        """Append a line to the log of what was launched and why. Raises InfrastructureError."""
+        self._append("decisions.jsonl", without_known(json.dumps(record, allow_nan=False, default=str)) + "\n")
+
+    def _append(self, name: str, text: str) -> None:
+        """Append a line to a log, whole or not at all. Raises InfrastructureError."""
+        path, line = self.path / name, text.encode()
         try:
             with path.open("ab", buffering=0) as out:
                 written = out.write(line)
@@ -186,7 +192,38 @@ class RunDirectory:
                 if (trial.cell_id, trial.key) == (cell.id, key) and counts:
                     trials.setdefault(trial.started, trial)
                     self._paths[trial.cell_id, trial.started] = path
-        return some_trials([trial for _, trial in sorted(trials.items())], asked)
+        known = [trial for _, trial in sorted(trials.items())]
+        if cell.in_place and known:
+            runs = self.path.parent.glob("[0-9]*")
+            known, why = own_folder.still_valid(cell, known, runs, now=self._folder_of(cell))
+            self._again[cell.id] = why if len(known) < asked.least else ""
+        return some_trials(known, asked)
+
+    def why_again(self, cell: Cell) -> str:
+        """Return why `known_trials` left out launches of a cell, which are measured again; "" if it did not."""
+        return self._again.get(cell.id, "")
+
+    @contextmanager
+    def watched(self, cell: Cell) -> Iterator[None]:
+        """Note which files of the user's folder a launch in it writes, and those changed since the launch before it:
+        the harness's own output may be one of these. Raises InfrastructureError."""
+        if not cell.in_place:
+            yield
+            return
+        before = self._folder_of(cell)
+        try:
+            yield
+        finally:
+            after = self._folders[own_folder.folder_of(cell)] = own_folder.changed_in(cell, out=self.path.parent.parent)
+            self._append(own_folder.FILE, own_folder.line_of(cell, before, after))
+
+    def _folder_of(self, cell: Cell) -> own_folder.Changed | None:
+        """Return the state of the cell's folder after its newest launch in this run; before the first one, as it is."""
+        folder = own_folder.folder_of(cell)
+        if folder not in self._folders:
+            self._folders[folder] = state = own_folder.changed_in(cell, out=self.path.parent.parent)
+            self._append(own_folder.FILE, own_folder.first_line_of(state))
+        return self._folders[folder]
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
         """Take an earlier run's trial over under this `number`, if possible as a hard link. Raises

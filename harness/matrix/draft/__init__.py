@@ -202,8 +202,9 @@ def uses(draft: Draft, environ: Mapping[str, str]) -> str:
     else:
         cards = {"all": "all GPUs", "each": "one GPU in turn"}.get(gpus, f"GPU {gpus}")
     network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
-    files = "in this folder, measured again if it changes" if draft.series.in_place else "copied in"
-    files += f": {', '.join(draft.job.carried) or 'nothing from this folder'}"
+    files = f"copied in: {', '.join(draft.job.carried) or 'nothing from this folder'}"
+    if draft.series.in_place:
+        files = "in this folder, measured again if a file of it changes"
     mounted = [
         f"{each['from'] if 'from' in each else 'the warm cache ' + each['cache']} at {each['at']}"
         for each in draft.more.get("mounts", ())

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +36,12 @@ class Journal(Protocol):
 
     def known_trials(self, cell: Cell, key: str, *, asked: Trials) -> tuple[Trial, ...]:
         """Return trials of a cell with this key from the earlier runs of the matrix, oldest first."""
+
+    def why_again(self, cell: Cell) -> str:
+        """Return why `known_trials` left out launches of a cell, which are measured again; "" if it did not."""
+
+    def watched(self, cell: Cell) -> AbstractContextManager[None]:
+        """Note which files of the user's folder a launch in it writes."""
 
     def earlier_data(self, cell: Cell) -> Mapping[str, str]:
         """Return the identities of the mounted data that the newest launch of a cell in an earlier run saw."""
@@ -115,6 +122,8 @@ class CellLauncher:
                 run.trials.append(adopted)
                 self._report_end(run, describe_trial(run.cell, adopted), reused=True)
             run.adopted = len(run.trials)
+            if why := self.journal.why_again(run.cell):
+                self.progress.note(f"{why}: launches from before are measured again")
         if data and not run.trials:
             self._tell_change(run, inputs["mounts"])
 
@@ -176,7 +185,8 @@ class CellLauncher:
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=steps, most_s=scenario.timeout_s)
         length = length_of(run, row, proposal)
         start = functools.partial(self._launch, run, run.prepared, proposal, length, slices=slices)
-        trial, description = yield from self._reviewed(run, start, number=number)
+        with self.journal.watched(cell):
+            trial, description = yield from self._reviewed(run, start, number=number)
         trial = replace(
             trial,
             conditions=replace(

@@ -8,7 +8,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +20,16 @@ import pytest
 
 from harness.agent import stopping
 from harness.agent.scenario import result_file
+from harness.errors import Interrupted
 from harness.matrix import load_matrix
-from harness.model import Cell, Trial
+from harness.model import Cell, Trial, Trials
 from harness.plan.cells import make_plan, select
 from harness.plan.explain import typed
 from harness.run.engine import LaunchRequest
 from harness.run.process import cgroups
 from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import in_place, pack, trial_key
+from harness.store import RunDirectory, own_folder
 from tests.contract.world import World, quiet
 from tests.unit.matrix.conftest import FakeIndex
 from tests.waiting import until
@@ -111,6 +116,90 @@ def test_a_changed_file_or_another_folder_is_another_trial(world: World, tmp_pat
     assert len(set(keys)) == len(keys)
 
 
+# ---------------------------------------------------------------- which launches still count
+
+
+def launched(journal: RunDirectory, cell: Cell, number: int, *, writes: Mapping[Path, str]) -> None:
+    """Record a launch that writes files."""
+    with journal.watched(cell):
+        started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
+        time.sleep(0.02)  # a file system's clock is coarse
+        for path, text in writes.items():
+            path.write_text(text)
+        time.sleep(0.02)
+    trial = Trial(cell_id=cell.id, number=number, key="k", end="completed", started=started)
+    journal.write_trial(trial, cell)
+
+
+def journal_in(folder: Path) -> RunDirectory:
+    return RunDirectory.create(out=folder / "reports", matrix="m", now=datetime.now(timezone.utc))
+
+
+@pytest.mark.parametrize(
+    ("during", "afterwards", "valid"),
+    [
+        ([{}, {}, {}], "helper.py", 0),
+        ([{}, {"helper.py": "mended"}, {}], "", 1),  # the user was faster than the sweep
+        ([{"old.csv": "1"}, {"old.csv": "2"}, {"old.csv": "3"}], "old.csv", 3),
+        ([{"a.csv": ""}, {"b.csv": ""}, {"a.csv": ""}], "", 3),
+        ([{"conf": "made once"}, {}, {}], "conf", 0),
+        ([{}, {}, {}], ".git/index", 3),
+        ([{}, {}, {}], "pkg/__pycache__/a.pyc", 3),
+        ([{}, {}, {}], "reports/m/note", 3),
+        ([{}, {}, {}], "matrix.yaml", 3),
+    ],
+)
+def test_launches_count_only_for_the_folder_as_it_was(
+    tmp_path: Path, during: list[dict[str, str]], afterwards: str, valid: int
+) -> None:
+    """The user mended a module that the command imports, and was told that the version still crashes."""
+    cell, _ = cells(tmp_path, command=["true"])
+    for name in ("helper.py", "old.csv", ".git/index", "pkg/__pycache__/a.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("old")
+    time.sleep(0.02)
+    journal = journal_in(tmp_path)
+    for number, written in enumerate(during, start=1):
+        launched(journal, cell, number, writes={tmp_path / name: text for name, text in written.items()})
+    if afterwards:
+        time.sleep(0.02)
+        (tmp_path / afterwards).write_text("new")
+    again = journal_in(tmp_path)
+    assert len(again.known_trials(cell, "k", asked=Trials(least=3))) == valid
+    changed = afterwards or "helper.py"
+    assert again.why_again(cell) == (f"{changed} has changed since" if valid < 3 else "")
+
+
+def test_what_an_interrupted_launch_wrote_is_no_change(tmp_path: Path) -> None:
+    """A sweep that was interrupted measured everything again."""
+    cell, _ = cells(tmp_path, command=["true"])
+    journal = journal_in(tmp_path)
+    launched(journal, cell, 1, writes={})
+    with suppress(Interrupted), journal.watched(cell):
+        (tmp_path / "half.csv").write_text("1")
+        raise Interrupted("interrupted")
+    assert len(journal_in(tmp_path).known_trials(cell, "k", asked=Trials())) == 1
+
+
+@pytest.mark.parametrize("prints", ["> told.log", "| tee told.log"])
+def test_a_file_that_receives_the_output_is_no_change(tmp_path: Path, prints: str) -> None:
+    """Whoever keeps the log of a sweep in the same folder measured everything again each time."""
+    own = "from harness.store import own_folder; print(own_folder._outputs(), flush=True)"
+    line = f"{shlex.quote(sys.executable)} -c {shlex.quote(own)} {prints}"
+    subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    details = (tmp_path / "told.log").stat()
+    assert str((details.st_dev, details.st_ino)) in (tmp_path / "told.log").read_text()
+
+
+def test_a_folder_with_too_many_files_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, _ = cells(tmp_path, command=["true"])
+    launched(journal_in(tmp_path), cell, 1, writes={tmp_path / name: "" for name in "abc"})
+    monkeypatch.setattr(own_folder, "MOST_FILES", 2)
+    again = journal_in(tmp_path)
+    assert again.known_trials(cell, "k", asked=Trials()) == ()
+    assert "more than 2 files" in again.why_again(cell)
+
+
 # ---------------------------------------------------------------- what it starts is ended
 
 
@@ -155,6 +244,7 @@ def test_a_daemon_that_ignores_sigterm_does_not_outlive_its_launch(world: World,
 SWEEPS = """\
 import sys
 from pathlib import Path
+from harness.store import RunDirectory, own_folder
 from tests.contract.world import World
 from tests.unit.run.test_in_place import cells, ran
 import os

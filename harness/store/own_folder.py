@@ -1,0 +1,140 @@
+"""Tells which launches in the user's own folder still count: those since whose start the user changed no file of it.
+
+What launches write is no change by the user: `FILE` of each run says what each launch made and changed there. A file
+that was there before may also have been changed by the user while a launch ran, so that most launches must change it.
+Files are compared by the time of their last change (`st_ctime_ns`), which nobody can set.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from harness.model import Cell, Trial
+from harness.run.trial.payload import in_place
+from harness.safe_files import read_regular
+
+FILE = "folder.jsonl"
+MOST_FILES = 50_000
+MOST_S = 5.0
+MOST_LOG_BYTES = 64 << 20
+OUTPUT = -1
+"""Stands for the time of the last change of a file that receives what the harness prints."""
+
+Changed = Mapping[str, int]
+"""When each file of a folder was last changed, in ns since the epoch."""
+
+
+def folder_of(cell: Cell) -> str:
+    """Return the folder in which a cell's command runs."""
+    order = in_place(cell)
+    assert order is not None, "the cell runs in place"
+    return str(order["folder"])
+
+
+def changed_in(cell: Cell, *, out: Path) -> Changed | None:
+    """Return the state of a cell's folder; None if it has too many files. What the harness writes (the runs in `out`),
+    the matrix file, whose values are in the keys of trials, and hidden folders and caches are left out."""
+    folder, found, outputs = folder_of(cell), dict[str, int](), _outputs()
+    own = {_identity(path.stat()) for path in (out, Path(cell.variant.scenario.where.file)) if path.exists()}
+    waiting, ends_s = [folder], time.monotonic() + MOST_S
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:  # it may vanish, or be another user's
+            for entry in entries:
+                with suppress(OSError):
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    identity = _identity(details := entry.stat())
+                    if identity in own or (is_folder and (entry.name[0] == "." or entry.name == "__pycache__")):
+                        continue
+                    if is_folder:
+                        waiting.append(entry.path)
+                    else:
+                        at = OUTPUT if identity in outputs else details.st_ctime_ns
+                        found[os.path.relpath(entry.path, folder)] = at
+        if len(found) > MOST_FILES or time.monotonic() > ends_s:
+            return None
+    return found
+
+
+@functools.cache
+def _outputs() -> set[tuple[int, int]]:
+    """Return the files (device, inode) that receive what this process prints, also from a program such as `tee`."""
+    own = ["/proc/self/fd/1", "/proc/self/fd/2"]
+    pipes, found = set[str](), set[tuple[int, int]]()
+    with suppress(OSError):
+        pipes = {name for name in map(os.readlink, own) if name.startswith("pipe:")}
+    for held in [own, *(map(str, folder.iterdir()) for folder in Path("/proc").glob("[0-9]*/fd") if pipes)]:
+        with suppress(OSError):  # the process has ended, or is another user's
+            paths = list(held)
+            if held is own or not pipes.isdisjoint(map(os.readlink, paths)):
+                files = [Path(path).stat() for path in paths if os.lstat(path).st_mode & 0o600 == 0o200]  # written
+                found |= {_identity(file) for file in files if stat.S_ISREG(file.st_mode)}
+    return found
+
+
+def _identity(details: os.stat_result) -> tuple[int, int]:
+    return details.st_dev, details.st_ino
+
+
+def line_of(cell: Cell, before: Changed | None, after: Changed | None) -> str:
+    """Return the line of `FILE` for a launch that has just ended."""
+    was, now = before or {}, after or {}
+    made = [] if before is None else sorted(now.keys() - was.keys())
+    changed = sorted(name for name, at in now.items() if was.get(name, at) != at)
+    return json.dumps({"cell": cell.id, "ended_ns": time.time_ns(), "made": made, "changed": changed}) + "\n"
+
+
+def first_line_of(state: Changed | None) -> str:
+    """Return the line of `FILE` that names the files that receive what the harness prints."""
+    return json.dumps({"told": [name for name, at in (state or {}).items() if at == OUTPUT]}) + "\n"
+
+
+def still_valid(
+    cell: Cell, known: Sequence[Trial], runs: Iterable[Path], *, now: Changed | None
+) -> tuple[list[Trial], str]:
+    """Return the trials since whose start only launches have changed the cell's folder, and why the others do not
+    count, "" if all do. `runs`: all runs of the matrix; `now`: the state of the folder, as of `changed_in`."""
+    if now is None:
+        return [], f"{folder_of(cell)} has more than {MOST_FILES:,} files, so no change in it would be noticed"
+    written = _written(runs)
+    last = sorted(((at, name) for name, at in now.items() if at > written.get(name, 0)), reverse=True)
+    valid = [trial for trial in known if not last or last[0][0] <= _began_ns(trial)]
+    if len(valid) == len(known):
+        return valid, ""
+    since = [name for at, name in last if at > min(map(_began_ns, known))]
+    more = f" (and {len(since) - 1:,} more)" if len(since) > 1 else ""
+    return valid, f"{since[0]}{more} has changed since"
+
+
+def _began_ns(trial: Trial) -> int:
+    return int(datetime.fromisoformat(trial.started).timestamp() * 1e9)
+
+
+def _written(runs: Iterable[Path]) -> Mapping[str, float]:
+    """Return until when a change of a file was the launches' own, in ns, by the logs of runs: without end for a file
+    that most launches change, of all or of one version; for another one that a launch made, until the last launch that
+    changed it. What received the harness's output is no change, either. A log that cannot be read is skipped."""
+    until, always = dict[str, float](), set[str]()
+    launches, changed = Counter[str](), Counter[tuple[str, str]]()
+    for run in sorted(runs):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            for line in read_regular(run / FILE, most_bytes=MOST_LOG_BYTES).splitlines():
+                told = json.loads(line)
+                if "told" in told:
+                    always.update(told["told"])
+                    continue
+                launches.update((told["cell"], ""))
+                changed.update((of, name) for of in (told["cell"], "") for name in told["changed"])
+                until |= dict.fromkeys([*told["made"], *(until.keys() & set(told["changed"]))], told["ended_ns"])
+    least = min(2, launches[""])
+    always |= {name for (of, name), times in changed.items() if times >= least and 2 * times > launches[of]}
+    return {**until, **dict.fromkeys(always, math.inf)}
