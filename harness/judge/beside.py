@@ -14,6 +14,7 @@ from harness.judge.comparison.round_tables import Round
 from harness.judge.launches import always_fails
 from harness.judge.next import propose
 from harness.judge.next.rounds import chosen_replicate, compares_levels
+from harness.judge.observed import halved
 from harness.judge.row import judge_row
 from harness.model import GOOD, GROWTHS, Finding, Proposal, RowRun
 from harness.model.attributed import beside_new, versions_in_episodes
@@ -24,7 +25,8 @@ def propose_beside(row: RowRun) -> Proposal:
     the known ones to compare them with, by the launches of this run."""
     new, known = new_and_known(row)
     if not new:
-        return propose(row)
+        proposal = propose(row)
+        return halved(row, proposal) if row.searched and row.only is None and proposal.kind == "done" else proposal
     is_known = any(trial.trace is not None for run in row.cells if run.cell.id in new for trial in run.own)
     chosen = new | known if is_known else new
     here = [run for run in row.cells if run.cell.id in chosen]

@@ -156,6 +156,7 @@ def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[
     """Yield what was seen in a row and is not judged: of numbers, what changes most comes first, and of those of one
     name, of which a loop may print one in each turn, the last."""
     trials, versions = [cell.trials for cell in cells], [cell.cell.image.version for cell in cells]
+    launched = [place for place, own in enumerate(trials) if any(trial.measured for trial in own)]
     by_size = sorted(values, key=lambda name: (IS_EARLIER.search(name) is not None, -_largest_share(values[name])))
     observed, told = list[Observed](), dict[tuple[str, int, bool], str]()
     for name in by_size:
@@ -168,6 +169,7 @@ def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[
             series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,
             before=versions[each.before], after=versions[each.after],
             last=None if each.last is None else versions[each.last],
+            untestable=tuple(versions[max(launched[: launched.index(each.after)], default=0) + 1 : each.after]),
         )  # fmt: skip
 
 

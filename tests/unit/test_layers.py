@@ -69,6 +69,7 @@ ROOMS = {
         ("signal_verdicts", "unpaired", "api"),
         ("next",),
         ("row",),
+        ("observed",),
         ("beside", "run"),
     ),
     "report": (

@@ -98,7 +98,7 @@ def _who_shows(each: Observation, versions: Sequence[str]) -> str:
     """Return `six 1.2 prints a new error`, `six prints a new error since 1.2` if later versions do so, too, or `six
     gives another result` on another lane, whatever the version."""
     series, verb = plain(each.series), signal_words.verb(signal_of(each.signal))
-    if each.before != each.after and each.last in (None, each.after):
+    if each.before != each.after and each.last in (None, each.after) and not each.untestable:
         return f"{series} {version(each.after)} {verb}"
     return f"{series} {verb} {seen_in(each, versions)}".rstrip()
 

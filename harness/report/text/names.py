@@ -96,8 +96,9 @@ def seen_in(each: Observation, versions: Sequence[str]) -> str:
         return ""
     if each.last is None:
         return f"{version(each.before)} → {version(each.after)}"
+    earlier = " or earlier" if each.untestable else ""
     is_newest = each.last == versions[-1]
-    return f"since {version(each.after)}" if is_newest else f"in {version_range(_shown_by(each, versions))}"
+    return (f"since {version(each.after)}" if is_newest else f"in {version_range(_shown_by(each, versions))}") + earlier
 
 
 def versions_of(result: RunResult) -> dict[str, list[str]]:
