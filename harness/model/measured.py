@@ -199,10 +199,12 @@ class Printed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """The budget of a launch: its steps, and the limit on the seconds in steps (None: there was no limit)."""
+    """The budget of a launch: its steps, the limit on the seconds in steps (None: there was no limit), and the time
+    limit of the whole launch (None: it is not known)."""
 
     steps: int = 0
     time_s: float | None = None
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -480,6 +482,12 @@ class Trial:
     def out_of_time(self) -> bool:
         """Return whether the time limit of the scenario (`timeout`) ended it, between two looks."""
         return self.end == "stopped" and self.failure.shortfall == "timeout"
+
+    def fits_within(self, timeout_s: float) -> bool:
+        """Return whether a launch with this time limit would have ended in the same way: one that a limit may have
+        ended needs the same one."""
+        may_have_ended_it = self.out_of_time or self.end in ("hang", "setup") or self.duration_s > timeout_s
+        return not may_have_ended_it or self.asked.timeout_s in (None, timeout_s)
 
     @property
     def ended_early(self) -> bool:

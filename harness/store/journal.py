@@ -189,6 +189,7 @@ class RunDirectory:
             with suppress(UsageError):  # an edited file, or one of a later format: the cell runs again
                 trial = read_trial(path)
                 counts = trial.measured and (trial.end != "setup" or self.counts_setups)
+                counts = counts and trial.fits_within(cell.variant.scenario.timeout_s)
                 if (trial.cell_id, trial.key) == (cell.id, key) and counts:
                     trials.setdefault(trial.started, trial)
                     self._paths[trial.cell_id, trial.started] = path

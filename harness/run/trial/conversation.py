@@ -142,7 +142,7 @@ class Conversation:
             end="interrupted",
             run=launch.labels.get("harness.run", ""),
             round=self.round,
-            asked=Asked(steps=self.job["looks"][-1], time_s=self.times_s[-1]),
+            asked=Asked(steps=self.job["looks"][-1], time_s=self.times_s[-1], timeout_s=self.job["timeout_s"]),
             started=started.isoformat(timespec="microseconds"),
             image=LaunchedImage(digest=launch.prepared.digest, reference=launch.prepared.reference),
             fingerprint={**engine.facts, **gpus, **self.data},

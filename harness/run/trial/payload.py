@@ -239,8 +239,9 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
 def trial_key(
     cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any], inputs: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the SHA-256 of everything that affects a trial's result, in hex: a later run may reuse trials with this
-    key. `facts`: the engine's part of the lane's fingerprint; `inputs`: what identifies the mounts and the env file."""
+    """Return the SHA-256 of everything that affects a trial's result, in hex, except the time limit
+    (`Trial.fits_within`): a later run may reuse trials with this key. `facts`: the engine's part of the lane's
+    fingerprint; `inputs`: what identifies the mounts and the env file."""
     scenario = cell.variant.scenario
     content = {
         "format": 1,
@@ -249,7 +250,6 @@ def trial_key(
         "payload": payload_hash(cell.launched),
         **({"in_place": in_place(cell)} if cell.in_place else {}),
         "steps": [scenario.steps.first, scenario.steps.budget, scenario.steps.time_s],
-        "timeout_s": scenario.timeout_s,
         "memory_bytes": scenario.memory_bytes,
         "shm_bytes": scenario.shm_bytes,
         "ulimits": scenario.ulimits,
