@@ -24,6 +24,7 @@ from harness.judge.comparison.which_launches import is_whole_run, limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.exact_values import relative
 from harness.judge.history.flaky import outliving
+from harness.judge.history.left_behind import Moment, began_to_fail
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import OTHER_RESULT, Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
@@ -80,10 +81,11 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     """
     planned = row.planned
     cells = [replace(run.result, trials=tuple(own)) for run, own in zip(row.cells, row.trials, strict=True)]
-    comparable = cells
+    moment = began_to_fail([cell.trials for cell in cells], share=planned.cells[0].in_place)
+    comparable = cells if moment is None else [replace(cell, trials=moment.before(cell.trials)) for cell in cells]
     unlike = unlike_steps([cell.trials for cell in cells], [cell.cell.image.version for cell in cells])
     if unlike:
-        comparable = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells]
+        comparable = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in comparable]
     alone = _judged_cells(comparable, least=row.least)
     compared = Compared(
         cells=[cell.verdict for cell in alone], trials=[cell.trials for cell in alone], steps=row.scenario.steps,
@@ -111,6 +113,13 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     if row.searched:
         judged = _with_confirmation(judged, changes)
     warnings = list(_warnings(planned, judged, changes, compared, searched=row.searched))
+    if moment is not None:
+        told = _of_moment(moment, cells)
+        warnings.insert(0, f"{planned.series.name} on {planned.lane}, {planned.variant}: {told}; {OWN_CACHE}")
+        for place in moment.broken:
+            launches = sum(trial.measured for trial in cells[place].trials)
+            undecided = replace(judged[place].verdict, verdicts=("inconclusive",), why=told, trials=launches)
+            judged[place] = replace(judged[place], verdict=replace(undecided, provisional=False))
     if unlike:
         warnings.insert(0, f"{planned.series.name} on {planned.lane}, {planned.variant}: {unlike}")
     return JudgedRow(
@@ -124,6 +133,23 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
         },
         observations=tuple(_observations(planned, judged, values)),
         warnings=tuple(warnings),
+    )
+
+
+OWN_CACHE = (
+    "each version may need a cache of its own (docs/vary.md#what-is-judged, docs/data.md#caches); then repeat it with "
+    "--fresh"
+)
+
+
+def _of_moment(moment: Moment, cells: Sequence[CellResult]) -> str:
+    """Return since when launches fail, and that no version is to blame for it."""
+    versions = [cell.cell.image.version for cell in cells]
+    broken, last = [versions[place] for place in moment.broken], versions[moment.place]
+    return (
+        f"every launch ended well up to that of {last} at {moment.last.started[11:19]} UTC, and each launch of "
+        f"{', '.join(broken)} after it failed: something that remains between launches (a cache, a file, the disk) "
+        "changed then, so no version is blamed"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -160,6 +161,8 @@ def _inconclusive(result: RunResult) -> str:
         return _all_failed(failed, result)
     unsure = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in UNSURE]
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
+    reasons = Counter(entry.verdict.why for entry in result.cells if entry.verdict.verdict in UNSURE)
+    alike = f": {next(iter(reasons))}" if len(reasons) == 1 < len(unsure) else ""
     early = sum(entry.verdict.provisional for entry in result.cells)
     stopped = [entry for entry in result.cells if entry.stopped]
     unsaid = sum(not entry.verdict.trials for entry in stopped)
@@ -167,7 +170,7 @@ def _inconclusive(result: RunResult) -> str:
     why = f"{why[:1].upper()}{why[1:]}"
     seen = seems_bad(result)
     told = [
-        f"{_cells(result, len(unsure))} could not be decided ({', '.join(kinds)})" if unsure else "",
+        f"{_cells(result, len(unsure))} could not be decided ({', '.join(kinds)}){alike}" if unsure else "",
         f"{_cells(result, early)} had too few launches to be called good" if early else "",
         f"{_cells(result, unsaid)} had no launch" if unsaid else "",
         "" if why and seen else _blind(result),
