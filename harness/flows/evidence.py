@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 from harness import doors, facts
@@ -134,7 +133,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
 
 def _run(cell: Cell, trial: Trial) -> Container | Machine | InPlace:
     if cell.in_place:
-        return InPlace(folder=str(cell.variant.scenario.folder or Path()))
+        return InPlace()
     return (_machine if cell.lane.host.can.makes_environments else _container)(cell, trial)
 
 

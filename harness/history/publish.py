@@ -14,6 +14,7 @@ from harness.errors import InfrastructureError, UsageError
 from harness.history.database import with_index
 from harness.history.index import OpenIndex
 from harness.history.pages import SitePage, pages
+from harness.history.selection import check_folder
 from harness.model.watching import Say
 from harness.safe_files import folder_in, read_regular
 
@@ -27,6 +28,8 @@ def publish(runs: Path, site: Path, *, url: str, say: Say) -> str:
     """Write the pages of the runs in `runs` into the folder `site`, and return how many were written. Raises UsageError
     if there are no runs or if `site` holds other files, and InfrastructureError if a page cannot be written.
     """
+
+    check_folder(runs)
 
     def ask(index: OpenIndex) -> str:
         if not index.runs:

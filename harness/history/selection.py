@@ -68,10 +68,17 @@ def list_histories(
     return _answer(out, ask, matrix=matrix, rebuild=rebuild, say=say)
 
 
-def _answer(out: Path, ask: Callable[[OpenIndex], Answer], *, matrix: str | None, rebuild: bool, say: Say) -> Answer:
-    """Return what `ask` returns for the index of the runs in `out`. Raises UsageError if it has no such matrix."""
+def check_folder(out: Path) -> None:
+    """Raise UsageError if `out` is one level or two below a folder of runs."""
     if (out / "plan.json").is_file():
         raise UsageError(f"--in {out}: is a run itself, not a folder of runs; show it with: harness report {out}")
+    if any(out.glob("[0-9]*/plan.json")):
+        raise UsageError(f"--in {out}: its runs are directly in it, as those of one matrix; name the folder above it")
+
+
+def _answer(out: Path, ask: Callable[[OpenIndex], Answer], *, matrix: str | None, rebuild: bool, say: Say) -> Answer:
+    """Return what `ask` returns for the index of the runs in `out`. Raises UsageError if it has no such matrix."""
+    check_folder(out)
 
     def checked(index: OpenIndex) -> Answer:
         names = {run.matrix for run in index.runs.values()}

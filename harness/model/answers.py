@@ -284,9 +284,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class InPlace:
-    """The folder of a command that runs on the machine as it is."""
-
-    folder: str
+    """A command that runs on the machine as it is, in a folder that no run keeps."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ from harness.model import (
     Variant,
     WhenReady,
 )
-from harness.model.answers import Container, EnvironmentDifference, Machine, Section
+from harness.model.answers import Container, EnvironmentDifference, InPlace, Machine, Section
 from harness.report.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
 from harness.report.issue.reproduction import for_strangers, python_file, shell
@@ -674,6 +674,13 @@ def test_strangers_get_the_variables_that_it_takes_and_none_that_is_private(tmp_
     run = opened(tmp_path, environment=(*PRIVATE, *HARMLESS))
     made = for_strangers(recipe_of(run))
     assert (made.environment, made.withheld) == (HARMLESS, tuple(name for name, _ in PRIVATE))
+
+
+def test_a_script_of_a_command_in_place_says_where_to_start_it(run: StoredRun) -> None:
+    """It said `cd .`, and failed in any other folder with an error of its own."""
+    text = shell(replace(recipe_of(run), run=InPlace()))
+    assert "cd ." not in text
+    assert "Start it in the folder in which the command ran" in text
 
 
 def test_what_goes_wrong_elsewhere_in_another_way_is_not_the_same_fault(run: StoredRun) -> None:

@@ -296,7 +296,7 @@ def shell(recipe: Recipe) -> str:
     }
     run = recipe.run
     if isinstance(run, InPlace):
-        return _rendered("repro_in_place.sh.j2", **values, folder=_without_home(run.folder), command=_typed(recipe))
+        return _rendered("repro_in_place.sh.j2", **values, command=_typed(recipe))
     if isinstance(run, Machine):
         return _rendered("repro_process.sh.j2", **values, **_of_machine(recipe, run))
     return _rendered("repro_docker.sh.j2", **values, **_of_container(recipe, run))
@@ -309,6 +309,8 @@ def asked_for(recipe: Recipe) -> Iterator[str]:
     run = recipe.run
     if isinstance(run, Machine | InPlace):
         yield "It runs on the machine that starts it, with the rights of the user who starts it."
+        if isinstance(run, InPlace):
+            yield "Start it in the folder in which the command ran: the run does not keep that folder's name."
         return
     if run.client != ("docker",):
         yield f"It uses another engine: {plain(shlex.join(run.client))}."
@@ -540,7 +542,7 @@ def for_strangers(recipe: Recipe) -> Recipe:
     if isinstance(run, Machine):
         return replace(recipe, run=replace(run, python=""))
     if isinstance(run, InPlace):
-        return replace(recipe, run=InPlace(folder="."))
+        return recipe
     options = tuple(("--gpus", "all") if option[0] == "--gpus" else option for option in run.options)
     source: Source = run.source
     if isinstance(source, Build):

@@ -26,7 +26,7 @@ def _blocks(plan: Explanation) -> Iterator[Block]:
         reused, time = plan.estimate.reused, amounts.duration(plan.estimate.seconds)
         launches = sum(plan.estimate.launches.values()) - reused
         cost = f"about {launches:,} launches, about {time}, as in earlier runs" if launches else "no launches"
-        yield f"{cost}; {reused:,} are reused, unless an image or a host has changed" if reused else cost
+        yield f"{cost}; {reused:,} are reused, unless an image, a host or a file has changed" if reused else cost
         yield from (f"new: {text}" for text in plan.estimate.beside)
     for host in plan.hosts:
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
@@ -35,7 +35,8 @@ def _blocks(plan: Explanation) -> Iterator[Block]:
     for name, every in plan.estimate.predicted.items() if plan.estimate else ():
         yield from (f"{name}: {predicted_text(each)}" for each in every)
     if not plan.estimate or not any(plan.estimate.predicted.values()):
-        how = "`harness doctor` finds out in half a minute, on a host that has one of these images"
+        has_images = any(host.images or host.images_if_asked for host in plan.hosts)
+        how = "`harness doctor` finds out in half a minute" + ", on a host that has one of these images" * has_images
         yield f"no run has shown yet which changes will show here: {how}"
     yield from plan.data
     yield from (f"left out: {text}" for text in plan.left_out)

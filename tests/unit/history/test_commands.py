@@ -193,13 +193,16 @@ def test_without_runs_it_says_so(tmp_path: Path) -> None:
     assert "no run has measured anything yet" in str(harness(tmp_path, "history").exception)
 
 
-@pytest.mark.parametrize("command", ["runs", "history"])
+@pytest.mark.parametrize("command", ["runs", "history", "publish --out site"])
 def test_a_run_s_own_folder_is_not_said_to_hold_no_runs(command: str, tmp_path: Path) -> None:
     path = made.write_run(tmp_path, 1, {"1.0": made.good()})
     before = sorted(path.iterdir())
     told = f"--in {path}: is a run itself, not a folder of runs; show it with: harness report {path}"
-    assert str(harness(path, command).exception) == told
+    assert str(harness(path, *command.split()).exception) == told
     assert sorted(path.iterdir()) == before, "no index is left in it"
+    above = path.parent
+    told = f"--in {above}: its runs are directly in it, as those of one matrix; name the folder above it"
+    assert str(harness(above, *command.split()).exception) == told
 
 
 @pytest.mark.parametrize("text", [text for text in HOSTILE if "/" not in text and "\0" not in text])
