@@ -108,7 +108,7 @@ def conditions(trial: Trial) -> Mapping[str, Any]:
         "image.digest": trial.image.digest or None,
         "host.cgroup": cgroup.version,
         "settings.memory_limit": _limit_asked_for(cgroup.limit_bytes, fingerprint),
-        "settings.budget": trial.asked.steps or None,
+        "settings.budget": None if trial.is_one_figure or not trial.ended_well else trial.asked.steps or None,
     }
     if facts.environment is not None:
         kept = {name: value for name, value in facts.environment.items() if name not in LANE_VARIABLES}
