@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model import (
+    Asked,
     Cell,
     Conditions,
     Facts,
@@ -189,6 +190,19 @@ def test_what_says_nothing_of_this_image_is_not_reused(tmp_path: Path, other: di
     run, cell = a_run(tmp_path), a_cell()
     run.write_trial(a_trial(cell, **other), cell)
     assert run.known_trials(cell, "k", asked=Trials()) == ()
+
+
+@pytest.mark.parametrize(
+    ("end", "took_s", "limit_s", "known"),
+    [("completed", 1.0, 1200.0, 1), ("completed", 90.0, 1200.0, 0), ("hang", 1.0, 1200.0, 0), ("hang", 90.0, 70.0, 1)],
+)
+def test_a_launch_that_no_time_limit_ended_counts_under_any(
+    tmp_path: Path, end: str, took_s: float, limit_s: float, known: int
+) -> None:
+    """`harness try` fits the limit to its first launch, which it then made again."""
+    run, cell = a_run(tmp_path), a_cell(command=("run",), timeout_s=70.0)
+    run.write_trial(replace(a_trial(cell, end=end), duration_s=took_s, asked=Asked(timeout_s=limit_s)), cell)
+    assert len(run.known_trials(cell, "k", asked=Trials())) == known
 
 
 def test_trials_of_earlier_runs_are_found_once(tmp_path: Path) -> None:
