@@ -222,8 +222,7 @@ class RunDirectory:
         """Return the state of the cell's folder after its newest launch in this run; before the first one, as it is."""
         folder = own_folder.folder_of(cell)
         if folder not in self._folders:
-            self._folders[folder] = state = own_folder.changed_in(cell, out=self.path.parent.parent)
-            self._append(own_folder.FILE, own_folder.first_line_of(state))
+            self._folders[folder] = own_folder.changed_in(cell, out=self.path.parent.parent)
         return self._folders[folder]
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:

@@ -7,11 +7,9 @@ Files are compared by the time of their last change (`st_ctime_ns`), which nobod
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
-import stat
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +25,8 @@ FILE = "folder.jsonl"
 MOST_FILES = 50_000
 MOST_S = 5.0
 MOST_LOG_BYTES = 64 << 20
-OUTPUT = -1
-"""Stands for the time of the last change of a file that receives what the harness prints."""
+LOGS = (".log", ".out", ".err")
+"""Ends of the names of files that are no part of a program: a user may keep what the harness prints in one."""
 
 Changed = Mapping[str, int]
 """When each file of a folder was last changed, in ns since the epoch."""
@@ -42,10 +40,12 @@ def folder_of(cell: Cell) -> str:
 
 
 def changed_in(cell: Cell, *, out: Path) -> Changed | None:
-    """Return the state of a cell's folder; None if it has too many files. What the harness writes (the runs in `out`),
-    the matrix file, whose values are in the keys of trials, and hidden folders and caches are left out."""
-    folder, found, outputs = folder_of(cell), dict[str, int](), _outputs()
-    own = {_identity(path.stat()) for path in (out, Path(cell.variant.scenario.where.file)) if path.exists()}
+    """Return the state of a cell's folder; None if it has too many files. What the harness writes (the runs in `out`,
+    stdout, stderr), the matrix file, whose values are in the keys of trials, logs, and hidden folders and caches are
+    left out."""
+    folder, found = folder_of(cell), dict[str, int]()
+    printed = (Path("/proc/self/fd/1"), Path("/proc/self/fd/2"))
+    own = {_identity(path.stat()) for path in (out, Path(cell.variant.scenario.where.file), *printed) if path.exists()}
     waiting, ends_s = [folder], time.monotonic() + MOST_S
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:  # it may vanish, or be another user's
@@ -53,31 +53,15 @@ def changed_in(cell: Cell, *, out: Path) -> Changed | None:
                 with suppress(OSError):
                     is_folder = entry.is_dir(follow_symlinks=False)
                     identity = _identity(details := entry.stat())
-                    if identity in own or (is_folder and (entry.name[0] == "." or entry.name == "__pycache__")):
+                    is_cache = is_folder and (entry.name[0] == "." or entry.name == "__pycache__")
+                    if identity in own or is_cache or (not is_folder and entry.name.endswith(LOGS)):
                         continue
                     if is_folder:
                         waiting.append(entry.path)
                     else:
-                        at = OUTPUT if identity in outputs else details.st_ctime_ns
-                        found[os.path.relpath(entry.path, folder)] = at
+                        found[os.path.relpath(entry.path, folder)] = details.st_ctime_ns
         if len(found) > MOST_FILES or time.monotonic() > ends_s:
             return None
-    return found
-
-
-@functools.cache
-def _outputs() -> set[tuple[int, int]]:
-    """Return the files (device, inode) that receive what this process prints, also from a program such as `tee`."""
-    own = ["/proc/self/fd/1", "/proc/self/fd/2"]
-    pipes, found = set[str](), set[tuple[int, int]]()
-    with suppress(OSError):
-        pipes = {name for name in map(os.readlink, own) if name.startswith("pipe:")}
-    for held in [own, *(map(str, folder.iterdir()) for folder in Path("/proc").glob("[0-9]*/fd") if pipes)]:
-        with suppress(OSError):  # the process has ended, or is another user's
-            paths = list(held)
-            if held is own or not pipes.isdisjoint(map(os.readlink, paths)):
-                files = [Path(path).stat() for path in paths if os.lstat(path).st_mode & 0o600 == 0o200]  # written
-                found |= {_identity(file) for file in files if stat.S_ISREG(file.st_mode)}
     return found
 
 
@@ -91,11 +75,6 @@ def line_of(cell: Cell, before: Changed | None, after: Changed | None) -> str:
     made = [] if before is None else sorted(now.keys() - was.keys())
     changed = sorted(name for name, at in now.items() if was.get(name, at) != at)
     return json.dumps({"cell": cell.id, "ended_ns": time.time_ns(), "made": made, "changed": changed}) + "\n"
-
-
-def first_line_of(state: Changed | None) -> str:
-    """Return the line of `FILE` that names the files that receive what the harness prints."""
-    return json.dumps({"told": [name for name, at in (state or {}).items() if at == OUTPUT]}) + "\n"
 
 
 def still_valid(
@@ -122,16 +101,13 @@ def _began_ns(trial: Trial) -> int:
 def _written(runs: Iterable[Path]) -> Mapping[str, float]:
     """Return until when a change of a file was the launches' own, in ns, by the logs of runs: without end for a file
     that most launches change, of all or of one version; for another one that a launch made, until the last launch that
-    changed it. What received the harness's output is no change, either. A log that cannot be read is skipped."""
+    changed it. A log that cannot be read is skipped."""
     until, always = dict[str, float](), set[str]()
     launches, changed = Counter[str](), Counter[tuple[str, str]]()
     for run in sorted(runs):
         with suppress(OSError, ValueError, KeyError, TypeError):
             for line in read_regular(run / FILE, most_bytes=MOST_LOG_BYTES).splitlines():
                 told = json.loads(line)
-                if "told" in told:
-                    always.update(told["told"])
-                    continue
                 launches.update((told["cell"], ""))
                 changed.update((of, name) for of in (told["cell"], "") for name in told["changed"])
                 until |= dict.fromkeys([*told["made"], *(until.keys() & set(told["changed"]))], told["ended_ns"])
