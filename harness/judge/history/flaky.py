@@ -205,8 +205,7 @@ def doubtful(states: Sequence[State], seen: Sequence[Evidence | None], *, miss: 
         near[bad] = [*near.get(bad, []), *places]
     for place in sorted(lucky):
         bad = min((each for each, state in enumerate(sure) if state), key=lambda each: abs(each - place))
-        near.setdefault(bad, [])
-        near[bad] += [place] if place not in near[bad] else []
+        near.setdefault(bad, []).append(place)
     return near
 
 
