@@ -207,8 +207,7 @@ def level_changes(
     `positions` are the versions that the levels are of. A level is bad if it is above the reference, which is the level
     of the version at `baseline` or else the oldest one, by more than `least`; without a baseline, also if it is above
     the level before it by more than that. If no single shift is that large, the change is a drift from the lowest level
-    before it. A bad level ends where it is no longer above what it was compared with, if a third of its rise or `least`
-    is undone.
+    before it. A bad level ends where it is no longer above what it was compared with, if a third of its rise is undone.
     """
     verdict = {"step_time": "slower", "peak_memory": "more memory"}.get(metric, metric)
     means, fixed = levels.means, baseline in positions
@@ -237,7 +236,7 @@ def level_changes(
             base, top, bad = reference if is_above else old, level, True
         elif bad and level > top + least:
             kind, top = "drift" if shift.drift else "worse", level
-        elif bad and level <= base + least and top - level > min(least, BACK * (top - base)):
+        elif bad and level <= base + least and top - level > BACK * (top - base):
             kind, bad = "first_fixed", False
         else:
             low = number + 1 if level < means[low] else low

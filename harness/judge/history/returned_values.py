@@ -623,7 +623,7 @@ class _Metric:
         changes: list[Change] = []
         for at, (shift, level) in enumerate(zip(levels.shifts, heights[1:], strict=True)):
             is_jump = abs(shift.size) >= limit
-            is_back = abs(level - top) > min(limit, BACK * abs(top - good))
+            is_back = abs(level - top) > BACK * abs(top - good)
             worse = self._is_beyond(good * size, level * size, scale=size) or (bad and not is_back)
             if worse != bad:
                 whole = shift if bad or is_jump or low == at else joined(levels.shifts[low : at + 1])
