@@ -182,8 +182,6 @@ def without_flakes(
     unclear = set[int]()
     for name, seen in found.items():
         failing = [at for at, count in enumerate(counts[name]) if count]
-        if set(failing) <= set(seen.likeliest):
-            continue  # it did not come elsewhere
         rare |= {(name, at) for at in failing if at not in seen.possible}
         unclear |= {at for at in failing if at in seen.possible and at not in seen.certain}
     kept = [[trial for trial in version if (trial.failed_by, at) not in rare] for at, version in enumerate(trials)]
@@ -287,7 +285,7 @@ def perhaps_frequent(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Tri
 def _without(cell: CellVerdict, trials: Sequence[Trial], kept: Sequence[Trial]) -> CellVerdict:
     """Return the cell as its `kept` trials leave it: what agreed on flakes alone, or was denied by them, ended well."""
     gone = len(trials) - len(kept)
-    if not gone or not (FAILURES & set(cell.verdicts) or cell.failed):
+    if not gone:
         return cell
     failed, launches = cell.failed - gone, cell.trials - gone
     told: Mapping[bool, VerdictName] = {True: "inconclusive", False: "flat" if launches else "untested"}
