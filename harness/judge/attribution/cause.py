@@ -248,9 +248,8 @@ class _Group:
         """Return whether every cell that could run is good in this fault's signal, including one of these versions."""
         known = [entry for cell in row.cells if (entry := self.of.known.get(cell.id)) is not None]
         ran = [entry for entry in known if entry.verdict.verdict not in ("untested", "incompatible")]
-        failed = any(entry.problem and entry.cell.image.version in versions for entry in known)
         seen = any(entry.cell.image.version in versions for entry in ran)
-        return seen and not failed and all(self._is_good(entry.verdict) for entry in ran)
+        return seen and all(self._is_good(entry.verdict) for entry in ran)
 
     def _is_good(self, verdict: CellVerdict) -> bool:
         """Return whether a cell is good, and was judged for this fault's signal in enough launches."""
