@@ -236,6 +236,13 @@ def test_a_few_launches_that_always_fail_stand_out_from_a_failure_that_was_rare_
     assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 1, 2)]
 
 
+def test_versions_in_which_a_failure_may_still_be_rare_are_neither_good_nor_bad() -> None:
+    """Four of sixteen launches crashed before the fifth version, and that was told as bad since the second one."""
+    trials = _rows("gggg", "tggt", "gggt", "gtgg", "tttt", "tttt")
+    (found,) = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert (found.kind, found.before, found.after) == ("first_bad", 0, 5)
+
+
 @pytest.mark.parametrize(("rows", "before"), [(("ttt", "ttt"), 1), (("tttt", "gttt"), 0)])
 def test_a_rare_failure_of_another_kind_does_not_undo_the_good_versions(rows: tuple[str, str], before: int) -> None:
     """Two good versions lost a connection once, and there was nothing good to compare with."""

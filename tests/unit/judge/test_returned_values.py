@@ -16,7 +16,7 @@ from harness.judge.history.returned_values import NOISY_LIMIT, OTHER_RESULT, Val
 from harness.judge.history.transitions import exact_interval, exact_p
 from harness.judge.trace.samples import prefix
 from harness.model import Limits, MetricLimit, Trial
-from harness.model.measured import REPLICATE
+from harness.model.measured import MOST_METRICS, REPLICATE
 from tests.players.trials import STEPS, facts_of, trial_of
 
 ROWS = 500
@@ -374,6 +374,40 @@ def test_an_accuracy_with_a_new_name_has_not_vanished() -> None:
     assert told == {"acc is gone", "accuracy is new"}
 
 
+@pytest.mark.parametrize(("others", "is_found"), [(["recall"], True), ([f"n{n}" for n in range(MOST_METRICS)], False)])
+def test_an_accuracy_has_vanished_beside_numbers_that_were_there_before(others: list[str], is_found: bool) -> None:
+    """The agent records so many numbers at most: an accuracy beside as many may only have found no room."""
+    trials = named(versions([0.9, 0.9]), "accuracy")
+    for trial in trials[1]:
+        assert trial.trace is not None
+        del trial.trace.columns["accuracy"]
+    for trial in (*trials[0], *trials[1]):
+        assert trial.trace is not None
+        trial.trace.columns.update({name: np.ones(ROWS) for name in others})
+    found = judge_values(trials, limits=Limits(), steps=STEPS)["metrics.accuracy"]
+    assert [change.verdict for change in found.changes] == ["vanished"] * is_found
+
+
+def test_a_loss_that_becomes_the_same_in_all_launches_was_no_fault_before() -> None:
+    trials = [*versions([1.0] * 2, launches=4, noise=0.1), *versions([1.0] * 2, launches=4)]
+    assert "varies" not in {change.verdict for change in judged(trials).changes}
+
+
+def test_the_end_of_a_launch_counts_by_the_limit_of_the_matrix_file() -> None:
+    """A loss that ends 40 % higher is within a limit of 50 %; one that ends 12 % higher in its last steps, as other
+    seeds do, is no late fault at a limit of 10 %."""
+    steady = np.ones(ROWS)
+    for rise, share in ((0.4, 0.5), (0.12, 0.1)):
+        ends = np.where(np.arange(ROWS) >= 0.9 * ROWS, 1 + rise, 1.0)
+        assert judged(with_values(steady, ends), limit("rise", share)).changes == ()
+
+
+def test_a_fix_is_told_by_how_much_it_undoes() -> None:
+    (_, fixed) = judged(versions([1.0, 2.0, 1.0])).changes
+    assert fixed.effect is not None
+    assert fixed.effect.value == pytest.approx(0.5)
+
+
 def test_a_result_that_is_printed_another_number_of_times_has_not_vanished() -> None:
     """A version that printed nine scores after its last step instead of eight was said to have seven faults."""
     trials = [*named(versions([0.9]), "score"), *named(versions([0.9]), "score")]
@@ -530,7 +564,7 @@ def healthy_values(case: str) -> tuple[str, list[list[Trial]]]:
             "accuracy", lambda place: np.full(ROWS, np.round(0.912 + 0.003 * (place > 0) + 0.0004 * rng.normal(), 2))
         ),
         "exact at its bound": lambda: of(
-            "accuracy", lambda place: np.full(ROWS, np.clip(1.0 + 0.02 * rng.normal() + 0.05 * (1 - place), 0, 1))
+            "accuracy", lambda place: np.full(ROWS, np.clip(0.985 + 0.003 * rng.normal() + 0.05 * (place == 0), 0, 1))
         ),
         "one launch that differs": lambda: (
             "loss", [*versions([1.0] * 2, launches=6), [*versions([1.0], launches=5)[0], returning(1.1, number=9)]],
