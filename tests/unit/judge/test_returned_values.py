@@ -390,7 +390,9 @@ def test_an_accuracy_has_vanished_beside_numbers_that_were_there_before(others: 
 
 def test_a_loss_that_becomes_the_same_in_all_launches_was_no_fault_before() -> None:
     trials = [*versions([1.0] * 2, launches=4, noise=0.1), *versions([1.0] * 2, launches=4)]
-    assert "varies" not in {change.verdict for change in judged(trials).changes}
+    found = judged(trials)
+    assert "varies" not in {change.verdict for change in found.changes}
+    assert [one.text for one in found.observed if "differs" in one.text] == []
 
 
 def test_the_end_of_a_launch_counts_by_the_limit_of_the_matrix_file() -> None:
@@ -569,6 +571,12 @@ def healthy_values(case: str) -> tuple[str, list[list[Trial]]]:
         "one launch that differs": lambda: (
             "loss", [*versions([1.0] * 2, launches=6), [*versions([1.0], launches=5)[0], returning(1.1, number=9)]],
         ),
+        "one launch that differs from many": lambda: (
+            "loss", [*versions([1.0] * 4, launches=6), [*versions([1.0], launches=5)[0], returning(1.1, number=9)]],
+        ),
+        "one launch of two that differs": lambda: (
+            "loss", [*versions([1.0] * 2, launches=6), [returning(1.0, number=1), returning(1.1, number=2)]],
+        ),
         "a name that tells no result": lambda: ("wait", named(
             [versions([1.0])[0], *versions([1.0] * 3, noise=0.1)[1:]], "wait"
         )),
@@ -584,6 +592,8 @@ def healthy_values(case: str) -> tuple[str, list[list[Trial]]]:
         "exact by rounding",
         "exact at its bound",
         "one launch that differs",
+        "one launch that differs from many",
+        "one launch of two that differs",
         "a name that tells no result",
     ],
 )
