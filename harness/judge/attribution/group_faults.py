@@ -77,7 +77,7 @@ def faults_of(
     for one, other in links:
         both = [*group_of[one], *group_of[other]]
         is_doubled = any(a.finding.lane == b.finding.lane and _meet(a, b) for a, b in itertools.combinations(both, 2))
-        if group_of[one] is not group_of[other] and not is_doubled:
+        if not is_doubled:
             group_of |= dict.fromkeys(both, both)
     groups = {id(group): group for group in group_of.values()}
     return [_fault(variant, group, states, failures) for group in groups.values()]
