@@ -109,6 +109,7 @@ BASELINES: dict[str, tuple] = {
     # One launch that died by the same signal has no separate verdict, and is not a new failure.
     "the same crash": ([FLAT, FLAT, ABORT, replace(cell("suspect", failed=1, trials=1), signal=6)], 2, []),
     "another failure": ([FLAT, FLAT, ABORT, cell("hang", failed=3)], 2, [("outcome", "first_bad", 2, 3)]),
+    "the same slowdown": ([FLAT, cell("slowdown"), cell("slowdown")], 1, []),
 }  # fmt: skip
 
 
