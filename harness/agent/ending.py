@@ -133,7 +133,8 @@ def _exception(lines: "list[str]") -> str:
     writes the exception's name before the header, too, and frames without a margin."""
     headers = [number for number, line in enumerate(lines) if HEADER in line]
     frames = lines[headers[-1] + 1 :] if headers else []
-    name = lines[headers[-1]].partition(HEADER)[0].strip() if headers else ""
+    before = lines[headers[-1]].partition(HEADER)[0].strip() if headers else ""
+    name = before if before.isidentifier() else ""  # a log writes `ERROR:` there
     return next((line for line in frames if not line[0].isspace() and line.startswith(name)), "")
 
 

@@ -170,6 +170,7 @@ TRACE = "Traceback (most recent call last):\n  File 'x.py', line 1\n    train()\
             f"KeyError    {TRACE}Cell In[1], line 4\n      3 x\n----> 4 y\n\n\x1b[31mKeyError\x1b[0m: 1\nmore\n",
             "KeyError: 1",
         ),
+        (f"ERROR:    {TRACE}KeyError: 1\n\nERROR:    Application startup failed.\n", "KeyError: 1"),
         (f"{TRACE}KeyError: 1\n" + "later\n" * 20 + "no room\n", "no room"),
         (f"{TRACE}KeyError: 1\n\nDuring handling:\n\n{TRACE}ValueError: 2\n", "ValueError: 2"),
         ("\x1b]0;title\x07\x1b[1;31mred\x1b[0m\x00 \x1b(B\n", "red B"),
