@@ -130,8 +130,13 @@ def _is_credential(name: str, value: str) -> bool:
 _known: set[str] = set()
 _pattern: list[str] = []
 """The pattern of all of them, once it is needed."""
-_BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=[\[;][0-9]m)|(?<=[0-9]{2}m))"
-"""What a credential follows: no letter or digit, except of an escape of JSON (`\\n`) or of a terminal (`\\x1b[31m`)."""
+_BEGINS = (
+    r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=\[[A-Za-z])"
+    + "".join(rf"|(?<=[\[;][0-9]{{{digits}}}[A-Za-z])" for digits in (1, 2, 3))
+    + ")"
+)
+"""What a credential follows: no letter or digit, except of an escape of JSON (`\\n`) or of a terminal (`\\x1b[31m`,
+`\\x1b[K`)."""
 _TOO_COMMON = re.compile(r".{0,5}|[a-z_ -]{0,15}|[\d.,:_ -]*|[/~.].*|.*\n.*", re.DOTALL)
 """Values that turn up in texts by chance, and paths: these are hidden only in their own place."""
 

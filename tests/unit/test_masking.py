@@ -80,7 +80,18 @@ def test_a_credential_that_was_given_is_masked_wherever_it_turns_up() -> None:
         assert not {"s3cr3t", "ssw0rd", "0123"} & set(re.findall(r"s3cr3t|ssw0rd|0123", masking.without_known(written)))
         assert masking.without_known(written.encode()).decode() == masking.without_known(written)
     assert masking.without_known("name /etc/key 1234567 xs3cr3t.value") == "name /etc/key 1234567 xs3cr3t.value"
-    for before in ("", "\n", "\r", "\t", "é", "\x1b[0m", "\x1b[35m", "\x1b[1;35m"):  # JSON has `\n` as a letter, too
+    for before in (
+        "",
+        "\n",
+        "\r",
+        "\t",
+        "é",
+        "\x1b[0m",
+        "\x1b[35m",
+        "\x1b[1;35m",
+        "\x1b[m",
+        "\x1b[01;31m\x1b[K",
+    ):  # JSON has `\n` as a letter, too
         text = f"{before}s3cr3t.value\n"
         assert masking.without_known(json.dumps(text)) == json.dumps(f"{before}{WITHHELD}\n")
         assert masking.without_known(text) == f"{before}{WITHHELD}\n"
