@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -161,8 +160,8 @@ def _inconclusive(result: RunResult) -> str:
         return _all_failed(failed, result)
     unsure = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in UNSURE]
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
-    reasons = Counter(entry.verdict.why for entry in result.cells if entry.verdict.verdict in UNSURE)
-    alike = f": {next(iter(reasons))}" if len(reasons) == 1 < len(unsure) else ""
+    reasons = {plain(entry.verdict.why) for entry in result.cells if entry.verdict.verdict in UNSURE}
+    alike = f": {reasons.pop()}" if len(reasons) == 1 < len(unsure) and "" not in reasons else ""
     early = sum(entry.verdict.provisional for entry in result.cells)
     stopped = [entry for entry in result.cells if entry.stopped]
     unsaid = sum(not entry.verdict.trials for entry in stopped)

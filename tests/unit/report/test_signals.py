@@ -20,7 +20,7 @@ from harness.report import html_page, version_table
 from harness.report.document import document
 from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.terminal import run_report
-from harness.report.text import not_decided, signal_words
+from harness.report.text import headline, not_decided, signal_words
 from tests.players import build
 
 GOOD = SignalVerdict(seen="good")
@@ -186,6 +186,12 @@ def test_both_lines_count_the_same_cells_as_undecided() -> None:
     assert not_decided.gist(result).startswith("Not decided in 1 cell and 3 cells worse than before: step time")
     worse = replace(result, cells=result.cells[1:])
     assert not_decided.gist(worse).startswith("Not decided in 3 cells worse than before: step time")
+
+
+@pytest.mark.parametrize(("why", "told"), [("noisy\x1b[2J", "4 inconclusive): noisy."), ("", "4 inconclusive).")])
+def test_the_headline_has_the_reason_that_all_undecided_cells_share(why: str, told: str) -> None:
+    result = replace(one_row(build.unknown("inconclusive", why)), verdict="inconclusive")
+    assert told in headline.sentence(result)
 
 
 def test_one_line_says_what_kept_all_undecided_cells_from_being_measured() -> None:
