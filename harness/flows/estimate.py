@@ -72,7 +72,7 @@ def estimate(folder: Path, plan: Plan, *, reuse: bool = True) -> Estimate | None
         launches = len(files) or round(usual * _launched(row))
         stored = (payloads(run) for run in runs_of[_place(row)]) if reuse else iter(())
         sent = next((known[_place(row)] for known in stored if _place(row) in known), None)
-        is_same = sent == (payload_hash(row.variant), row.variant.scenario.timeout_s)
+        is_same = sent == payload_hash(row.variant)
         new, again, whole = _of_earlier_runs(row, folder, most, plan) if is_same else ((), (), False)
         if new:
             launches += round(min(max(usual, plan.trials.least), plan.trials.most) * len([*new, *again]))
@@ -104,12 +104,12 @@ def _place(row: VersionRow) -> tuple[str, str, str]:
     return row.series.name, str(row.lane), str(row.variant)
 
 
-def _payloads(run: Path) -> Mapping[tuple[str, str, str], tuple[str | None, float]]:
-    """Return each row's hash of what was copied into trials, and time limit; {} if the plan cannot be read."""
+def _payloads(run: Path) -> Mapping[tuple[str, str, str], str | None]:
+    """Return each row's hash of what was copied into trials; {} if the plan cannot be read."""
     with suppress(UsageError):
         stored = read_plan_file(run)
         rows = zip(plan_from_file(stored, run).rows, stored.rows, strict=True)
-        return {_place(row): (entry.payload, row.variant.scenario.timeout_s) for row, entry in rows}
+        return {_place(row): entry.payload for row, entry in rows}
     return {}
 
 
