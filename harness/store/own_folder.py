@@ -26,7 +26,8 @@ MOST_FILES = 50_000
 MOST_S = 5.0
 MOST_LOG_BYTES = 64 << 20
 LOGS = (".log", ".out", ".err")
-"""Ends of the names of files that are no part of a program: a user may keep what the harness prints in one."""
+"""Ends of the names of files that are no part of a program unless they can be executed, as `a.out` can: a user may keep
+what the harness prints in one."""
 
 Changed = Mapping[str, int]
 """When each file of a folder was last changed, in ns since the epoch."""
@@ -40,9 +41,9 @@ def folder_of(cell: Cell) -> str:
 
 
 def changed_in(cell: Cell, *, out: Path) -> Changed | None:
-    """Return the state of a cell's folder; None if it has too many files. What the harness writes (the runs in `out`,
-    stdout, stderr), the matrix file, whose values are in the keys of trials, logs, and hidden folders and caches are
-    left out."""
+    """Return the state of a cell's folder; None if looking at all of its files would take too long. What the harness
+    writes (the runs in `out`, stdout, stderr), the matrix file, whose values are in the keys of trials, logs, and
+    hidden folders and caches are left out."""
     folder, found = folder_of(cell), dict[str, int]()
     printed = (Path("/proc/self/fd/1"), Path("/proc/self/fd/2"))
     own = {_identity(path.stat()) for path in (out, Path(cell.variant.scenario.where.file), *printed) if path.exists()}
@@ -50,19 +51,20 @@ def changed_in(cell: Cell, *, out: Path) -> Changed | None:
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:  # it may vanish, or be another user's
             for entry in entries:
+                if len(found) > MOST_FILES or time.monotonic() > ends_s:
+                    return None
                 with suppress(OSError):
                     is_folder = entry.is_dir(follow_symlinks=False)
                     identity = _identity(details := entry.stat())
                     is_cache = is_folder and (entry.name[0] == "." or entry.name == "__pycache__")
-                    if identity in own or is_cache or (not is_folder and entry.name.endswith(LOGS)):
+                    is_log = entry.name.endswith(LOGS) and not details.st_mode & 0o111
+                    if identity in own or is_cache or is_log:
                         continue
                     if is_folder:
                         waiting.append(entry.path)
                     else:
-                        found[os.path.relpath(entry.path, folder)] = details.st_ctime_ns
-        if len(found) > MOST_FILES or time.monotonic() > ends_s:
-            return None
-    return found
+                        found[entry.path[len(folder) :].lstrip("/")] = details.st_ctime_ns
+    return found if len(found) <= MOST_FILES else None
 
 
 def _identity(details: os.stat_result) -> tuple[int, int]:
@@ -83,7 +85,8 @@ def still_valid(
     """Return the trials since whose start only launches have changed the cell's folder, and why the others do not
     count, "" if all do. `runs`: all runs of the matrix; `now`: the state of the folder, as of `changed_in`."""
     if now is None:
-        return [], f"{folder_of(cell)} has more than {MOST_FILES:,} files, so no change in it would be noticed"
+        size = f"has more than {MOST_FILES:,} files, or takes longer than {MOST_S:g} s to look through"
+        return [], f"{folder_of(cell)} {size}, so no change in it would be noticed"
     written = _written(runs)
     last = sorted(((at, name) for name, at in now.items() if at > written.get(name, 0)), reverse=True)
     valid = [trial for trial in known if not last or last[0][0] <= _began_ns(trial)]
@@ -102,15 +105,16 @@ def _written(runs: Iterable[Path]) -> Mapping[str, float]:
     """Return until when a change of a file was the launches' own, in ns, by the logs of runs: without end for a file
     that most launches change, of all or of one version; for another one that a launch made, until the last launch that
     changed it. A log that cannot be read is skipped."""
-    until, always = dict[str, float](), set[str]()
+    until = dict[str, float]()
     launches, changed = Counter[str](), Counter[tuple[str, str]]()
     for run in sorted(runs):
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             for line in read_regular(run / FILE, most_bytes=MOST_LOG_BYTES).splitlines():
                 told = json.loads(line)
                 launches.update((told["cell"], ""))
                 changed.update((of, name) for of in (told["cell"], "") for name in told["changed"])
-                until |= dict.fromkeys([*told["made"], *(until.keys() & set(told["changed"]))], told["ended_ns"])
+                own = [*told["made"], *(until.keys() & set(told["changed"]))]
+                until |= dict.fromkeys(own, int(told["ended_ns"]))
     least = min(2, launches[""])
-    always |= {name for (of, name), times in changed.items() if times >= least and 2 * times > launches[of]}
+    always = {name for (of, name), times in changed.items() if times >= least and 2 * times > launches[of]}
     return {**until, **dict.fromkeys(always, math.inf)}

@@ -181,13 +181,27 @@ def test_what_an_interrupted_launch_wrote_is_no_change(tmp_path: Path) -> None:
     assert len(journal_in(tmp_path).known_trials(cell, "k", asked=Trials())) == 1
 
 
-@pytest.mark.parametrize("name", ["told.log", "nohup.out"])
-def test_a_log_is_no_change(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "mode", "valid"), [("told.log", 0o644, 1), ("nohup.out", 0o600, 1), ("a.out", 0o755, 0)]
+)
+def test_a_log_is_no_change_and_a_program_is_one(tmp_path: Path, name: str, mode: int, valid: int) -> None:
     """Whoever keeps the log of a sweep in the same folder measured everything again each time."""
     cell, _ = cells(tmp_path, command=["true"])
     launched(journal_in(tmp_path), cell, 1, writes={})
     (tmp_path / name).write_text("1")
-    assert len(journal_in(tmp_path).known_trials(cell, "k", asked=Trials())) == 1
+    (tmp_path / name).chmod(mode)
+    assert len(journal_in(tmp_path).known_trials(cell, "k", asked=Trials())) == valid
+
+
+@pytest.mark.parametrize(
+    "line", ["no JSON", '{"cell": "a", "made": ["b"], "changed": [], "ended_ns": null}', "[" * 100_000]
+)
+def test_a_log_of_launches_that_is_damaged_is_skipped(tmp_path: Path, line: str) -> None:
+    cell, _ = cells(tmp_path, command=["true"])
+    journal = journal_in(tmp_path)
+    launched(journal, cell, 1, writes={tmp_path / "b": ""})
+    journal.write(own_folder.FILE, f"{line}\n")
+    assert journal_in(tmp_path).known_trials(cell, "k", asked=Trials()) == ()
 
 
 def test_a_folder_with_too_many_files_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
