@@ -21,7 +21,7 @@ from harness.judge.history.transitions import usual_failures, usual_rate
 from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
 from harness.judge.next.bisect_records import LEVEL, STATE_METRICS, Boundary, Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide, not_needed
-from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, next_round
+from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, Trial, next_round
 
 
 def propose_search(row: RowRun) -> Proposal:
@@ -89,7 +89,7 @@ def _doubted_baseline(row: RowRun, rules: Rules) -> Proposal | None:
     if rules.baseline is None:
         return None
     run = row.cells[rules.baseline]
-    launches = _launches(run, row)
+    launches = _launches(run, row.measured)
     bad = {name for launch in launches for name in launch.verdicts if name in BAD}
     enough = min(rules.agree, rules.most)
     if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= rules.most:
@@ -104,10 +104,10 @@ def _doubted_baseline(row: RowRun, rules: Rules) -> Proposal | None:
 
 
 def _versions(row: RowRun) -> list[VersionEvidence]:
-    step_times, usual, baseline = _step_times(row), None, row.planned.baseline
+    step_times, measured, usual, baseline = _step_times(row), row.measured, None, row.planned.baseline
     if baseline is not None:  # its own problems do not count as bad in other versions
         run = row.cells[baseline]
-        usual = judge_cell_of(run.cell, run.measured, row.measured)
+        usual = judge_cell_of(run.cell, run.measured, measured)
     return [
         VersionEvidence(
             name=run.cell.image.version,
@@ -121,13 +121,14 @@ def _versions(row: RowRun) -> list[VersionEvidence]:
             step_times=step_times.get(place, {}),
         )
         for place, run in enumerate(row.cells)
-        for launches in [_launches(run, row)]
+        for launches in [_launches(run, measured)]
     ]
 
 
-def _launches(run: CellRun, row: RowRun) -> Sequence[JudgedTrial]:
-    scenario = row.scenario
-    limits = limits_of_version(run.measured, row.measured, scenario)
+def _launches(run: CellRun, measured: Sequence[Sequence[Trial]]) -> Sequence[JudgedTrial]:
+    """Return the judged launches of a version, beside those `measured` of all versions of its row."""
+    scenario = run.cell.variant.scenario
+    limits = limits_of_version(run.measured, measured, scenario)
     return judge_launches(run.measured, limits=limits, steps=scenario.steps)
 
 
