@@ -41,7 +41,7 @@ FEWEST = 3
 """Fewest numbers of a launch that tell a steady change from that of other seeds."""
 OTHER_LIMITS = {"drop": 0.03, "rise": 0.10, "change": 0.10}
 """Least change that is another result, though not shown to be worse: that of one number, or of numbers that all left
-the range of the old ones. A whole number is never rounded, so that any change of it counts."""
+the range of the old ones. Of a whole number, any change counts, but of a score more than 1: 98 % may be rounded."""
 MOST_EXACT = 2.0**53
 """From here on, all numbers are whole."""
 MOST_PLACES = 8
@@ -87,7 +87,7 @@ def is_other(old: Floats, new: Floats, rule: str) -> bool:
     if are_whole(old, new) and rule == "change":
         return not np.array_equal(old, new)
     change, least = abs(usual_value(new) - usual_value(old)), OTHER_LIMITS[rule] * abs(usual_value(old))
-    return len(old) > 0 and change > max(0.0 if are_whole(old, new) else least, float(np.ptp(old)))
+    return len(old) > 0 and change > max(min(least, 1.0) if are_whole(old, new) else least, float(np.ptp(old)))
 
 
 def are_whole(*every: Floats) -> bool:

@@ -619,6 +619,8 @@ STEPS_OF = np.arange(1.0, ROWS + 1)
         ("checksum", [50505050.0], [50505051.0], "other_result"),
         ("checksum", STEPS_OF, np.append(STEPS_OF[:-1], 1e6), "other_result"),
         ("total_score", [2470.0], [2421.0], "other_result"),
+        ("accuracy", [98.0], [97.0], "metrics.accuracy"),
+        ("loss", [3.0], [4.0], "other_result"),
         ("reward", STEPS_OF, STEPS_OF[::-1], "metrics.reward"),
     ],
 )
