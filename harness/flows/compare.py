@@ -256,7 +256,7 @@ def pairs_of(one: StoredRun, left: Column, other: StoredRun, right: Column) -> I
 
 def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -> Pair | None:
     cells = [run.cells[cell.id] for run, _, cell in (one, other)]
-    first, second = ([trial for trial in cell.trials if trial.measured and not trial.is_replicate] for cell in cells)
+    first, second = ([trial for trial in cell.trials if trial.measured] for cell in cells)
     measured_before = {(trial.run, trial.started) for trial in first}
     # A later run takes over trials of an earlier one: they were measured once, and do not compare two days.
     trials = [first, [trial for trial in second if (trial.run, trial.started) not in measured_before]]

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from harness.judge.comparison.round_tables import Round
+from harness.judge.halving import halved
 from harness.judge.launches import always_fails
 from harness.judge.next import propose
 from harness.judge.next.rounds import chosen_replicate, compares_levels
-from harness.judge.observed import halved
 from harness.judge.row import judge_row
 from harness.model import GOOD, GROWTHS, Finding, Proposal, RowRun
 from harness.model.attributed import beside_new, versions_in_episodes

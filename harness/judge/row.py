@@ -146,10 +146,11 @@ def _of_moment(moment: Moment, cells: Sequence[CellResult]) -> str:
     """Return since when launches fail, and that no version is to blame for it."""
     versions = [cell.cell.image.version for cell in cells]
     broken, last = [versions[place] for place in moment.broken], versions[moment.place]
+    at = moment.last.started[:19].replace("T", " ")
     return (
-        f"every launch ended well up to that of {last} at {moment.last.started[11:19]} UTC, and each launch of "
-        f"{', '.join(broken)} after it failed: something that remains between launches (a cache, a file, the disk) "
-        "changed then, so no version is blamed"
+        f"every launch ended well up to that of {last} at {at} UTC, and each launch of {', '.join(broken)} after it "
+        "failed: something that remains between launches (a cache, a file, the disk) changed then, so no "
+        "version is blamed"
     )
 
 

@@ -29,7 +29,7 @@ from harness.errors import InfrastructureError, UsageError
 from harness.masking import without_known
 from harness.model import Cell, Trial, Trials
 from harness.safe_files import folder_in, read_regular
-from harness.store import own_folder, trial_json
+from harness.store import trial_json, users_folder
 from harness.store.trial_json import FOLDER, read_trial, trial_file, trial_files
 
 BEGAN = "%Y%m%dT%H%M%SZ"
@@ -56,7 +56,7 @@ class RunDirectory:
         self.counts_setups = False
         """Whether failures of setup in earlier runs count, as for --decide, which judges what they left undecided."""
         self._paths: dict[tuple[str, str], Path] = {}
-        self._folders: dict[str, own_folder.Changed | None] = {}
+        self._folders: dict[str, users_folder.State | None] = {}
         self._again: dict[str, str] = {}
 
     def _hold(self) -> None:
@@ -196,7 +196,7 @@ class RunDirectory:
         known = [trial for _, trial in sorted(trials.items())]
         if cell.in_place and known:
             runs = self.path.parent.glob("[0-9]*")
-            known, why = own_folder.still_valid(cell, known, runs, now=self._folder_of(cell))
+            known, why = users_folder.still_valid(cell, known, runs, now=self._folder_of(cell))
             self._again[cell.id] = why if len(known) < asked.least else ""
         return some_trials(known, asked)
 
@@ -215,14 +215,16 @@ class RunDirectory:
         try:
             yield
         finally:
-            after = self._folders[own_folder.folder_of(cell)] = own_folder.changed_in(cell, out=self.path.parent.parent)
-            self._append(own_folder.FILE, own_folder.line_of(cell, before, after))
+            after = self._folders[users_folder.folder_of(cell)] = users_folder.state_of(
+                cell, out=self.path.parent.parent
+            )
+            self._append(users_folder.FILE, users_folder.line_of(cell, before, after))
 
-    def _folder_of(self, cell: Cell) -> own_folder.Changed | None:
+    def _folder_of(self, cell: Cell) -> users_folder.State | None:
         """Return the state of the cell's folder after its newest launch in this run; before the first one, as it is."""
-        folder = own_folder.folder_of(cell)
+        folder = users_folder.folder_of(cell)
         if folder not in self._folders:
-            self._folders[folder] = own_folder.changed_in(cell, out=self.path.parent.parent)
+            self._folders[folder] = users_folder.state_of(cell, out=self.path.parent.parent)
         return self._folders[folder]
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:

@@ -69,7 +69,7 @@ ROOMS = {
         ("signal_verdicts", "unpaired", "api"),
         ("next",),
         ("row",),
-        ("observed",),
+        ("halving",),
         ("beside", "run"),
     ),
     "report": (

@@ -43,7 +43,9 @@ def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | 
 
 
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
-    """Return the figures of a level signal by version and round. A bisection, which has no full rounds, uses these."""
+    """Return the figures of a level signal by version and round, without A/A replicates. A bisection, which has no full
+    rounds, uses these."""
+    launches = [[trial for trial in version if not trial.is_replicate] for version in launches]
     chosen, any_round = level_rules.usable(name, launches, steps=steps), RULES[name].any_round
     figure = level_rules.launch_figure_of(name, chosen)
     columns = {}

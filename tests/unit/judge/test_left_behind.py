@@ -35,7 +35,7 @@ def test_a_version_is_not_blamed_for_a_cache_that_another_one_left() -> None:
     judged = judge_row(row_run(cells, asked=Trials(least=3, most=6)))
     assert judged.findings == ()
     assert [cell.verdict.verdict for cell in judged.cells] == ["inconclusive", "inconclusive", "flat"]
-    assert "every launch ended well up to that of 2 at 00:00:02" in judged.cells[0].verdict.why
+    assert "every launch ended well up to that of 2 at 2026-01-01 00:00:02" in judged.cells[0].verdict.why
     assert "--fresh" in judged.warnings[0]
 
 

@@ -29,7 +29,7 @@ from harness.run.engine import LaunchRequest
 from harness.run.process import cgroups
 from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import in_place, pack, trial_key
-from harness.store import RunDirectory, own_folder
+from harness.store import RunDirectory, users_folder
 from tests.contract.world import World, quiet
 from tests.unit.matrix.conftest import FakeIndex
 from tests.waiting import until
@@ -200,14 +200,14 @@ def test_a_log_of_launches_that_is_damaged_is_skipped(tmp_path: Path, line: str)
     cell, _ = cells(tmp_path, command=["true"])
     journal = journal_in(tmp_path)
     launched(journal, cell, 1, writes={tmp_path / "b": ""})
-    journal.write(own_folder.FILE, f"{line}\n")
+    journal.write(users_folder.FILE, f"{line}\n")
     assert journal_in(tmp_path).known_trials(cell, "k", asked=Trials()) == ()
 
 
 def test_a_folder_with_too_many_files_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell, _ = cells(tmp_path, command=["true"])
     launched(journal_in(tmp_path), cell, 1, writes={tmp_path / name: "" for name in "abc"})
-    monkeypatch.setattr(own_folder, "MOST_FILES", 2)
+    monkeypatch.setattr(users_folder, "MOST_FILES", 2)
     again = journal_in(tmp_path)
     assert again.known_trials(cell, "k", asked=Trials()) == ()
     assert "more than 2 files" in again.why_again(cell)
@@ -257,7 +257,7 @@ def test_a_daemon_that_ignores_sigterm_does_not_outlive_its_launch(world: World,
 SWEEPS = """\
 import sys
 from pathlib import Path
-from harness.store import RunDirectory, own_folder
+from harness.store import RunDirectory, users_folder
 from tests.contract.world import World
 from tests.unit.run.test_in_place import cells, ran
 import os

@@ -29,7 +29,7 @@ LOGS = (".log", ".out", ".err")
 """Ends of the names of files that are no part of a program unless they can be executed, as `a.out` can: a user may keep
 what the harness prints in one."""
 
-Changed = Mapping[str, int]
+State = Mapping[str, int]
 """When each file of a folder was last changed, in ns since the epoch."""
 
 
@@ -40,7 +40,7 @@ def folder_of(cell: Cell) -> str:
     return str(order["folder"])
 
 
-def changed_in(cell: Cell, *, out: Path) -> Changed | None:
+def state_of(cell: Cell, *, out: Path) -> State | None:
     """Return the state of a cell's folder; None if looking at all of its files would take too long. What the harness
     writes (the runs in `out`, stdout, stderr), the matrix file, whose values are in the keys of trials, logs, and
     hidden folders and caches are left out."""
@@ -71,7 +71,7 @@ def _identity(details: os.stat_result) -> tuple[int, int]:
     return details.st_dev, details.st_ino
 
 
-def line_of(cell: Cell, before: Changed | None, after: Changed | None) -> str:
+def line_of(cell: Cell, before: State | None, after: State | None) -> str:
     """Return the line of `FILE` for a launch that has just ended."""
     was, now = before or {}, after or {}
     made = [] if before is None else sorted(now.keys() - was.keys())
@@ -80,10 +80,10 @@ def line_of(cell: Cell, before: Changed | None, after: Changed | None) -> str:
 
 
 def still_valid(
-    cell: Cell, known: Sequence[Trial], runs: Iterable[Path], *, now: Changed | None
+    cell: Cell, known: Sequence[Trial], runs: Iterable[Path], *, now: State | None
 ) -> tuple[list[Trial], str]:
     """Return the trials since whose start only launches have changed the cell's folder, and why the others do not
-    count, "" if all do. `runs`: all runs of the matrix; `now`: the state of the folder, as of `changed_in`."""
+    count, "" if all do. `runs`: all runs of the matrix; `now`: the state of the folder, as of `state_of`."""
     if now is None:
         size = f"has more than {MOST_FILES:,} files, or takes longer than {MOST_S:g} s to look through"
         return [], f"{folder_of(cell)} {size}, so no change in it would be noticed"
