@@ -57,10 +57,11 @@ _ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 
 def gist(message: str) -> str:
     """Return the last line of a message with a traceback, which names the error, with what stands before the traceback
-    on its first line, which explains it; other messages unchanged."""
+    on its first line, which explains it; of any other message, its last line, which tells the end, before its notes."""
     head, mark, rest = message.strip().partition(TRACEBACK)
     if not mark:
-        return message
+        *notes, end = message.splitlines() or [""]
+        return "; ".join([end, *notes])
     last = rest.splitlines()[-1]
     return last if "\n" in head else f"{head}{last}"
 

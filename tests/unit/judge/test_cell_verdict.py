@@ -233,11 +233,12 @@ def test_why_names_the_error_and_not_the_folder_of_a_trial():
         ("step 3: killed by SIGSEGV", 2, "step 3: killed by SIGSEGV"),
         ("after sample 2: killed by SIGSEGV", 2, "after sample 2: killed by SIGSEGV"),
         ("after the last step: killed by SIGSEGV", 2, "after the last step: killed by SIGSEGV"),
+        ("3 of 9 requests failed\nafter request 9: gone", 9, "after request 9: gone; 3 of 9 requests failed"),
         ("", 0, "crash"),
     ],
 )
 def test_why_names_the_step_once(message, last_step, told):
-    """It read "after sample 2: killed by SIGSEGV after step 2"."""
+    """It read "after sample 2: killed by SIGSEGV after step 2". A finding told a note instead of the end."""
     crashed = [
         Trial(cell_id="c", number=n, key="k", end="crash", message=message, last_step=last_step) for n in range(3)
     ]
