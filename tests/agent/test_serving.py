@@ -128,7 +128,7 @@ def test_a_server_that_is_never_ready_is_told_from_one_on_another_port(tmp_path:
 def test_a_server_that_ignores_sigterm_is_killed_and_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack_with(monkeypatch, tmp_path, "supervisor/served.py", "GRACE_S = 10.0", "GRACE_S = 0.3")
+    pack_with(monkeypatch, tmp_path, "serving/__init__.py", "GRACE_S = 10.0", "GRACE_S = 0.3")
     told = run(tmp_path / "run", "ignores")
     assert told.done["end"] == "completed"
     assert told.done["message"] == "the server did not end within 0.3 s of SIGTERM, and was killed"

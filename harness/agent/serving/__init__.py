@@ -2,3 +2,5 @@
 
 KEPT = "HARNESS_KEPT_"
 """Begins the names of the variables that the client's own interpreter must not see, and a load generator gets."""
+GRACE_S = 10.0
+"""Seconds that a server has to end after SIGTERM, before it is killed."""

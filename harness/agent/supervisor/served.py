@@ -14,13 +14,11 @@ import time
 
 from .. import ending, libc, samples, wire
 from ..probes import processes
-from ..serving import KEPT
+from ..serving import GRACE_S, KEPT
 from . import child
 from .command import ANON_KIB, RSS_KIB, STEP_S, Outside
 
 BEAT_S = 0.05
-GRACE_S = 10.0
-"""Seconds that a server has to end after SIGTERM."""
 STOP_S = 10.0
 """Seconds that the client has to end its requests after the time limit."""
 DEATH_S, DEATH_PAUSE_S = 1.0, 0.01

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness import amounts
+from harness.agent.serving import GRACE_S
 from harness.model import (
     LEVELS,
     SIGNALS,
@@ -61,7 +62,8 @@ def clause(attribution: Attribution, result: RunResult) -> str:
     if all(episode.depth for episode in attribution.episodes) and size and effects[0].unit == "ratio":
         size = f"a further {size}"
     since, where = _since_and_where(attribution, result)
-    what = predicate(found, size or _instead(found, result), gives=gives(attribution, result))
+    what = _killed(found[0], result)
+    what = what or predicate(found, size or _instead(found, result), gives=gives(attribution, result))
     if found[0].verdict == "two modes":
         slow, launches = slow_launches(_bad_cells(attribution, result))
         what = f"{what} in {slow} of {amounts.count(launches, 'launch')}"
@@ -71,6 +73,16 @@ def clause(attribution: Attribution, result: RunResult) -> str:
     said = f"{_subject(attribution, result)}{':' if what.startswith(('`', 'rank ')) else ''} {what} {since}"
     warm = "with a warm cache" if is_warm(attribution, result) else ""
     return ", ".join(filter(None, (said, where, params_clause(attribution), warm)))
+
+
+def _killed(finding: Finding, result: RunResult) -> str:
+    """Return `does not end on SIGTERM` with what followed, of a server that was killed; "" of anything else."""
+    if finding.metric != "end_time" or not finding.variant.scenario.serve:
+        return ""
+    place = side_of(finding, finding.after)
+    took_s = [entry.verdict.of("end_time").value for entry in result.cells if cell_key(entry.cell) == place]
+    is_killed = any(value is not None and value >= GRACE_S for value in took_s)
+    return f"does not end on SIGTERM, and is killed after {GRACE_S:g} s," if is_killed else ""
 
 
 def _instead(found: Sequence[Finding], result: RunResult) -> str:

@@ -310,3 +310,23 @@ def test_a_slower_server_takes_longer_per_request() -> None:
     rate = replace(found, metric="metrics.steps_per_s", verdict="value")
     assert finding_words.text(rate).startswith("another steps_per_s since 6.3.0"), "it said requests_per_s"
     assert "`step_loss`" in fault_sentences.predicate([replace(rate, metric="metrics.step_loss")], "")
+
+
+@pytest.mark.parametrize(
+    ("took_s", "told"),
+    [(10.03, "does not end on SIGTERM, and is killed after 10 s, since 6.3.0"), (9.0, "takes 9 s longer to end since")],
+)
+def test_a_server_that_is_killed_is_not_said_to_end_late(took_s: float, told: str) -> None:
+    served = build.variant("chat")
+    served = replace(served, scenario=replace(served.scenario, script=None, serve=("serve",)))
+
+    def judge(version: str, lane: Lane, of: Variant) -> CellVerdict:
+        ended = SignalVerdict(seen="good", value=0.01 if version == "6.2.0" else took_s)
+        return build.seen(build.flat(), end_time=ended)
+
+    drawn = build.run([(build.series("multidict", ["6.2.0", "6.3.0"]), [build.HERE], [served])], judge)
+    late = build.finding(
+        drawn.plan.rows[0].series, build.HERE, served, before="6.2.0", after="6.3.0", metric="end_time",
+        verdict="slower", effect=Effect(value=9.0, unit="s"),
+    )  # fmt: skip
+    assert told in sentence(build.with_findings(drawn, [late]))
