@@ -117,6 +117,7 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
 @click.option("--python", metavar="VERSION", help="For packages and files: the interpreter.  [default: the harness's]")
 @click.option("--network", is_flag=True, help="Give the containers a network.")
+@click.option("--no-entrypoint", is_flag=True, help="Start the command without the entrypoint of the images.")
 @click.option("--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function.")
 @click.option(
     "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
@@ -156,10 +157,11 @@ def try_(
     ctx: click.Context, *, versions: tuple[str, ...], vary: tuple[str, ...], engine: str | None, gpus: str,
     files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], caches: tuple[str, ...],
     results: str | None, env_file: str | None, beside: tuple[str, ...], python: str | None, network: bool,
-    steps_are: str | None, step_pattern: str | None, exit_code: bool, serve: bool, port: int | None, tls: bool | None,
-    ready: str | None, get: str | None, post: str | None, body: str | None, requests: str | None, client: str | None,
-    concurrency: int | None, rate: str | None, step_time: str, trials: str | None, until: str | None, quick: bool,
-    time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
+    no_entrypoint: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool, serve: bool,
+    port: int | None, tls: bool | None, ready: str | None, get: str | None, post: str | None, body: str | None,
+    requests: str | None, client: str | None, concurrency: int | None, rate: str | None, step_time: str,
+    trials: str | None, until: str | None, quick: bool, time: str | None, write: Path | None, fresh: bool, out: Path,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
 
@@ -199,7 +201,7 @@ def try_(
         gpus=gpus, files=files, without=without, beside=beside, python=python,
         steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time), volumes=volumes, caches=caches, env_file=env_file,
-        vary=vary, results=results, trials=asked,
+        vary=vary, results=results, trials=asked, no_entrypoint=no_entrypoint,
         served=served_by(
             command, serve, here, port=port, tls=tls, ready=ready, get=get, post=post, body=body, requests=requests,
             client=client, concurrency=concurrency, rate=rate,

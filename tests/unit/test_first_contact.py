@@ -204,6 +204,14 @@ def test_the_first_launch_of_a_server_says_how_long_it_takes(folder: Path) -> No
         assert text.endswith(f"ends after {'11 min' if request else '20 min'} at the latest")
 
 
+def test_an_image_whose_entrypoint_is_the_server_can_be_tried(folder: Path) -> None:
+    """Only a matrix file could leave the entrypoint out, without which no image of vLLM can be compared."""
+    for words in (("app:1", "app:2"), ("a:1", "b:1")):
+        assert draft.series_of(words, folder=folder, no_entrypoint=True).entry["entrypoint"] is False
+    with pytest.raises(UsageError, match="--no-entrypoint: is for images; a==1 has no entrypoint"):
+        draft.series_of(("a==1", "a==2"), folder=folder, no_entrypoint=True)
+
+
 def test_a_requirement_beside_images_is_an_error() -> None:
     with pytest.raises(UsageError, match="--with numpy: is for packages"):
         series("app:1", "app:2", beside=["numpy"])

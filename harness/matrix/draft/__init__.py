@@ -86,6 +86,7 @@ def drafted(
     exit_code: bool,
     network: bool,
     step_time_s: float,
+    no_entrypoint: bool = False,
     volumes: Sequence[str] = (),
     caches: Sequence[str] = (),
     env_file: str | None = None,
@@ -108,6 +109,7 @@ def drafted(
             ("--without", without),
             ("--python", python),
             ("--network", network),
+            ("--no-entrypoint", no_entrypoint),
         )
         for option, given in (*others, ("-v", volumes), ("--cache", caches), ("versions", versions)):
             if given:
@@ -120,7 +122,7 @@ def drafted(
         job = job_in_place(command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code)
     else:
         series, more = (
-            series_of(versions, folder=folder, beside=beside, python=python),
+            series_of(versions, folder=folder, beside=beside, python=python, no_entrypoint=no_entrypoint),
             mounts_of(volumes, caches, folder),
         )
         has_image = not engine_kind(engine_of(engine, series)).can.shares_programs

@@ -17,6 +17,7 @@ OPTIONS = {
     "step_pattern": "--step-pattern", "judge": "--exit-code", "time": "--step-time", "serve": "--serve",
     "port": "--port", "tls": "--tls", "get": "--get", "post": "--post", "json": "--body", "requests": "--requests",
     "client": "--client", "ready": "--ready", "concurrency": "--concurrency", "rate": "--rate",
+    "entrypoint": "--no-entrypoint",
 }  # fmt: skip
 """The option of `harness try` from which each of these keys of a host, a series or a scenario is made."""
 

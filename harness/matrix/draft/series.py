@@ -40,11 +40,16 @@ class DraftSeries:
 
 
 def series_of(
-    words: Sequence[str], *, folder: Path, beside: Sequence[str] = (), python: str | None = None
+    words: Sequence[str],
+    *,
+    folder: Path,
+    beside: Sequence[str] = (),
+    python: str | None = None,
+    no_entrypoint: bool = False,
 ) -> DraftSeries:
     """Return the series of these versions, oldest first. `folder`: where the files are, as the matrix file names it;
     `beside`: requirements to install with each version of a package; `python`: the version of the interpreter for
-    packages and requirement files. Raises UsageError."""
+    packages and requirement files; `no_entrypoint`: containers start without that of their image. Raises UsageError."""
     if len(words) < 2:
         raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
     if not all(word.strip() for word in words):
@@ -60,7 +65,10 @@ def series_of(
             raise UsageError(f"{bare[0]}: has no version; write {bare[0]}==X, where X is one of its versions")
         other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
         raise UsageError(f"{other}: is not of the same kind as {words[0]}; give versions of one kind, {EXAMPLES}")
+    if no_entrypoint and kinds[0] != "image":
+        raise UsageError(f"--no-entrypoint: is for images; {words[0]} has no entrypoint")
     interpreter = {} if python is None else {"python": python}
+    start = {"entrypoint": False} if no_entrypoint else {}
     if kinds[0] == "package":
         return _packages(words, beside, interpreter)
     if beside:
@@ -77,9 +85,9 @@ def series_of(
     repositories = {repository for repository, _, _ in split}
     if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
         repository = repositories.pop()  # tags are short names, which suit a report
-        entry = {"repository": repository, "tags": [tag for _, _, tag in split]}
+        entry = {"repository": repository, "tags": [tag for _, _, tag in split], **start}
         return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
-    return DraftSeries(name="images", entry={"images": list(words)}, needs_containers=True)
+    return DraftSeries(name="images", entry={"images": list(words), **start}, needs_containers=True)
 
 
 def _kind(word: str, folder: Path) -> str:

@@ -380,7 +380,8 @@ class Conversation:
         if EXEC_FORMAT in why.lower():
             hint = "the program that this names is for another processor than the host's"
         elif prepared.has_entrypoint and prepared.image.keep_entrypoint:
-            hint = "the image's entrypoint or Python did not start the agent; `entrypoint: false` skips the entrypoint"
+            hint = "the image's entrypoint or Python did not start the agent; "
+            hint += "write `entrypoint: false`, or give --no-entrypoint, to start without the entrypoint"
         return self._ended("infrastructure", f"{what}: {why}; {hint}", last)
 
     def _ended(self, end: End, message: str, last: Exit | None = None) -> Trial:

@@ -302,10 +302,7 @@ def test_an_agent_that_never_starts_is_told_with_the_output_and_what_to_do() -> 
     trial, _ = play(b"== Banner ==\nno driver\n", last=Exit(exit_code=1, stderr_tail="exec: python3: not found\n"))
     assert trial.end == "infrastructure"
     assert "exec: python3: not found" in trial.message
-    assert (
-        "the image's entrypoint or Python did not start the agent; `entrypoint: false` skips the entrypoint"
-        in trial.message
-    )
+    assert "the image's entrypoint or Python did not start the agent; write `entrypoint: false`, or" in trial.message
     assert "Banner" in trial.output.tail
     no_exec = Exit(exit_code=1, error="exec /usr/bin/python3: exec format error")
     for ended, has_entrypoint, hint in (
