@@ -50,7 +50,7 @@ def answer(link):
                 link.sendall(b"a\r\ndata: tok\n\r\n")
             link.sendall(b"0\r\n\r\n")
             continue
-        if FAULT == "fails" and not made % 10:
+        if (FAULT == "fails" and not made % 10) or (FAULT == "breaks" and made > 20):
             link.sendall(b"HTTP/1.1 500 No\r\nContent-Length: 4\r\n\r\noops")
             continue
         if FAULT == "drips" and made > 20:

@@ -6,7 +6,7 @@ in the order in which they end. Its events are those of a script (scenario/scrip
     {"type": "waiting", "why": "…"}                  why the server is not ready, whenever that changes
     {"type": "ready", "setup_s": …, "first_step_s": …, "address": "127.0.0.1"}     it waits
     {"type": "ended", "end": …, "errors": [["HTTP 500", 12], …]}                   it waits; then it ends
-    {"type": "failed", "setup": true, "hang": false, "message": "…", "errors": […]}
+    {"type": "failed", "setup": true, "hang": false, "message": "…"}
     {"type": "gave_up", "message": "…"}              this client, or the user's own, cannot send requests
     {"type": "broken", "message": "…"}               a bug of this client
 
@@ -192,9 +192,7 @@ class Client(object):
         except GaveUp as error:
             self.link.tell("gave_up", message=str(error))
         except Failed as error:
-            self.link.tell(
-                "failed", setup=not self.steps, hang=error.hang, message=str(error), errors=self._told_errors()
-            )
+            self.link.tell("failed", setup=not self.steps, hang=error.hang, message=str(error))
         except Exception as error:  # a bug of this client, which must not count against the image
             text = "%sthe client failed: %r" % (traceback.format_exc(), error)
             self.link.tell("broken", message=text)
@@ -282,7 +280,8 @@ class Client(object):
             if stop or is_whole or self.link.ask("look", step=self.steps, last=False) == "stop":
                 break
         self.link.ask("look", step=self.steps, last=True)
-        self.link.ask("ended", end="completed" if is_whole else "stopped", errors=self._told_errors())
+        errors = self.errors.most_common(MOST_KINDS)
+        self.link.ask("ended", end="completed" if is_whole else "stopped", errors=errors)
 
     def _first(self):
         """Send requests until one succeeds. Return when the server was ready, and the time of that request."""
@@ -452,7 +451,7 @@ class Client(object):
         if why == REFUSED:
             time.sleep(REFUSED_PAUSE_S)  # it may just have died
         if self.failures >= FAILURES:
-            raise Failed("%d requests in a row failed, the last one: %s" % (self.failures, why))
+            raise Failed("%d requests in a row failed: %s" % (self.failures, why))
 
     def _step(self, now, values, numbers):
         if not self._counts or self.steps >= self._until:
@@ -485,6 +484,3 @@ class Client(object):
             return float("nan")
         self._anon_kib[self._row] = anonymous_kib
         return resident_kib
-
-    def _told_errors(self):
-        return self.errors.most_common(MOST_KINDS)

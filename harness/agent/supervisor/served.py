@@ -158,7 +158,10 @@ class Served(Outside):
             self.answered("go")
 
     def _on_ended(self, end, errors, run_s=None):
-        self._note_errors(errors)
+        if errors:
+            total = sum(count for _, count in errors)
+            kinds = "; ".join("%s (%d)" % (why, count) for why, count in errors)
+            self._job.notes.append("%d of %d requests failed: %s" % (total, self._job.steps(), kinds))
         self._job.run_s = run_s
         if self._overdue_at is None:
             self._leave(end, "")
@@ -166,11 +169,9 @@ class Served(Outside):
             self._job.shortfall = "timeout"
             self._leave("stopped", "time limit reached after %d requests" % self._job.steps())
 
-    def _on_failed(self, setup, hang, message, errors):
+    def _on_failed(self, setup, hang, message):
         """Take the failure for the trial's end, unless the server's process has ended, which says more."""
-        lives = hang or self._outlives_its_client()
-        self._note_errors(errors)
-        if lives:
+        if hang or self._outlives_its_client():
             place = "before the first reply" if setup else "after request %d" % self._job.steps()
             end = "setup" if setup else "hang" if hang else "crash"
             self._job.end(end, ending.placed(place, message))
@@ -192,12 +193,6 @@ class Served(Outside):
 
     def _on_broken(self, message):
         self._job.end("infrastructure", message)
-
-    def _note_errors(self, errors):
-        if errors:
-            total = sum(count for _, count in errors)
-            kinds = "; ".join("%s (%d)" % (why, count) for why, count in errors)
-            self._job.notes.append("%d of %d requests failed: %s" % (total, self._job.steps(), kinds))
 
     # -------------------------------------------------------------- samples and time
 
@@ -249,8 +244,7 @@ class Served(Outside):
             ports = processes.listening(processes.descendants())
             where = "it listens on %s" % ", ".join(ports[:5]) if ports else "it listens on no port"
             is_there = any(each.endswith(":%d" % self._port) for each in ports)
-            why = where + ", and answers no request"
-            why = why if is_there else "nothing answers on port %d; %s" % (self._port, where)
+            why = where + (", and answers no request" if is_there else ", not on %d" % self._port if ports else "")
         said = self._said()
         last = "; its last line is: " + said if said else ""
         return "the server was not ready within %g s: %s%s" % (limit_s, why, last)
