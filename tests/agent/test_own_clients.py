@@ -129,7 +129,7 @@ def test_a_server_that_hangs_in_the_setup_of_another_connection_hangs(tmp_path: 
     greets = SENDS.replace("def request", "link.sendall(b'GET / HTTP/1.1'), link.recv(65536)\n        def request")
     told = run(tmp_path, "hangs", client=greets, timeout_s=0.3)
     assert told.done["end"] == "hang"
-    assert "3 requests in a row had no reply within 0.3 s" in told.done["message"]
+    assert "3 requests in a row failed: no reply within 0.3 s" in told.done["message"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_a_server_does_to_a_script_is_its_outcome(tmp_path: Path) -> None:
     assert "the process ended with exit code 3: the model is gone" in dies.done["message"]
     hangs = run(tmp_path / "b", "hangs", client=SENDS, timeout_s=0.3)
     assert hangs.done["end"] == "hang"
-    assert "3 requests in a row had no reply within 0.3 s" in hangs.done["message"]
+    assert "3 requests in a row failed: no reply within 0.3 s" in hangs.done["message"]
     gone = run(tmp_path / "c", "silent", client=SENDS, timeout_s=0.3)
     assert gone.done["end"] == "setup"
 

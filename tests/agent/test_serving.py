@@ -108,11 +108,12 @@ def test_what_a_server_does_wrong_is_its_outcome(tmp_path: Path, fault: str, end
     assert message in told.done["message"].splitlines()[0], "a finding told only how many requests had failed"
 
 
-@pytest.mark.parametrize("fault", ["hangs", "drips"])  # a reply in pieces without an end was waited for until the limit
-def test_a_server_that_stops_answering_hangs(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize(("fault", "lacks"), [("hangs", "reply"), ("drips", "end of the reply")])
+def test_a_server_that_stops_answering_hangs(tmp_path: Path, fault: str, lacks: str) -> None:
+    """A reply in pieces without an end was waited for until the limit, and then told as none."""
     told = run(tmp_path, fault, timeout_s=0.3)
     assert told.done["end"] == "hang"
-    assert "3 requests in a row had no reply within 0.3 s" in told.done["message"]
+    assert told.done["message"] == f"after request 23: 3 requests in a row failed: no {lacks} within 0.3 s"
 
 
 def test_a_server_that_is_never_ready_is_told_from_one_on_another_port(tmp_path: Path) -> None:

@@ -395,7 +395,8 @@ class Client(object):
         now = self.clock()
         for link in [link for link in self._connections if link.busy and now >= link.until]:
             link.close()
-            self._fail(link, "no reply within %g s" % self._timeout_s, timed_out=True)
+            why = "no end of the reply within %g s" if link.reply.has_begun else "no reply within %g s"
+            self._fail(link, why % self._timeout_s, timed_out=True)
 
     def _lost(self, link, error, now):
         """Send a request again whose connection the server had closed, as it may after a reply; else it has failed."""
@@ -447,7 +448,7 @@ class Client(object):
         if self.header[samples.STOP] != samples.END:
             self._step(self.clock(), (None, None, None, 1.0), {})
         if self.timeouts >= TIMEOUTS * self._concurrency:
-            raise Failed("%d requests in a row had no reply within %g s" % (self.timeouts, self._timeout_s), hang=True)
+            raise Failed("%d requests in a row failed: %s" % (self.timeouts, why), hang=True)
         if why == REFUSED:
             time.sleep(REFUSED_PAUSE_S)  # it may just have died
         if self.failures >= FAILURES:
