@@ -222,7 +222,7 @@ def test_a_server_that_ends_late_has_not_reached_the_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The load generator had ended long before."""
-    pack_with(monkeypatch, tmp_path, "supervisor/served.py", "GRACE_S = 10.0", "GRACE_S = 3.0")
+    pack_with(monkeypatch, tmp_path, "serving/__init__.py", "GRACE_S = 10.0", "GRACE_S = 3.0")
     told = run(tmp_path / "run", "ignores", generator=LOADS, limit_s=2.5)
     assert told.done["end"] == "completed"
     assert told.done["message"] == "the server did not end within 3 s of SIGTERM, and was killed"
