@@ -18,7 +18,9 @@ POST = {"method": "POST", "path": "/generate", "headers": {}, "body": "{}", "wei
 
 
 def run(root: Path, fault: str = "", *, python: str = sys.executable, own: str = "", **changed: Any) -> Told:
-    job = {name: changed.pop(name) for name in ("looks", "command", "enter", "client") if name in changed}
+    job = {
+        name: changed.pop(name) for name in ("looks", "look_times_s", "command", "enter", "client") if name in changed
+    }
     serve = {
         "port": None, "ready": {"http": None, "line": None}, "ready_timeout_s": None, "requests": [POST],
         "concurrency": 1, "rate": None, "seed": 1, "timeout_s": 5.0, **changed,
@@ -114,6 +116,12 @@ def test_a_server_that_stops_answering_hangs(tmp_path: Path, fault: str, lacks: 
     told = run(tmp_path, fault, timeout_s=0.3)
     assert told.done["end"] == "hang"
     assert told.done["message"] == f"after request 23: 3 requests in a row failed: no {lacks} within 0.3 s"
+
+
+def test_a_server_that_stops_answering_hangs_although_the_time_of_its_steps_is_over(tmp_path: Path) -> None:
+    """The request that had no reply did not count, as the time for steps is as short as that for a reply."""
+    told = run(tmp_path, "hangs", timeout_s=0.3, look_times_s=[0.1, 0.2])
+    assert told.done["end"] == "hang", told.done["message"]
 
 
 def test_a_server_that_is_never_ready_is_told_from_one_on_another_port(tmp_path: Path) -> None:

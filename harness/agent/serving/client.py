@@ -276,7 +276,7 @@ class Client(object):
             if stop == samples.PARK:
                 self.link.ask("parked")
                 continue
-            is_whole = left.due(self.steps, self._busy_s) and left.take(self.steps, self._busy_s)
+            is_whole = self._is_due(left) and left.take(self.steps, self._busy_s)
             if stop or is_whole or self.link.ask("look", step=self.steps, last=False) == "stop":
                 break
         self.link.ask("look", step=self.steps, last=True)
@@ -309,7 +309,7 @@ class Client(object):
         began, before_s, header = self.clock(), self._busy_s, self.header
         header[samples.STARTED], self._until = began, left.step
         due_at = began + (self._random.expovariate(self._rate) if self._rate else 0.0)
-        while not (header[samples.STOP] or left.due(self.steps, self._busy_s)):
+        while not (header[samples.STOP] or self._is_due(left)):
             now = self.clock()
             if self._rate:
                 while due_at <= now and (self._idle or self._grow()):
@@ -329,6 +329,10 @@ class Client(object):
             self._turn(TURN_S)
         self._counts = True
         header[samples.BUSY_S] = self._busy_s = before_s + self.clock() - began
+
+    def _is_due(self, left):
+        """Return whether the next look is due. After a request without a reply, others show whether all lack one."""
+        return left.due(self.steps, self._busy_s) and not self.timeouts
 
     def _grow(self):
         """Add a connection; return whether there may be one more."""
@@ -440,6 +444,7 @@ class Client(object):
         self._idle.append(link)
         self._busy -= 1
         self._why, self._has_timed_out = why, timed_out
+        self._counts = self._counts or timed_out  # it is not only late
         if self._is_first or not self._counts:
             return
         told = "%s: %s" % (link.kind.words, why) if self._tells_kinds else why
