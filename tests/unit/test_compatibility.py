@@ -174,7 +174,11 @@ def test_a_watcher_is_told_what_a_launch_shows(launch: Trial, limits: Limits, to
 @pytest.mark.parametrize(
     ("end", "message", "told"),
     [
-        ("crash", "Traceback\nstep 3: KeyError: 'a'", "crash: step 3: KeyError: 'a'"),
+        (
+            "crash",
+            "1 of 3 requests failed\nstep 3: KeyError: 'a'",
+            "crash: step 3: KeyError: 'a'; 1 of 3 requests failed",
+        ),
         ("setup", "setup: KeyError: 'a'", "setup: KeyError: 'a'"),
         ("setup", "before the first step: KeyError: 'a'", "before the first step: KeyError: 'a'"),
     ],
