@@ -25,7 +25,7 @@ def without_stop(why: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
-    """A cell with its trials, those of its A/A replicate included, and verdict.
+    """A cell with its verdict and its trials, among them those of its A/A replicate.
 
     `problem`: why it could not be measured as planned, through no fault of the image; "" if it was. `skipped`: why it
     was not launched, if it was not needed.

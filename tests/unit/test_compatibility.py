@@ -114,7 +114,7 @@ def test_no_version_is_accused_of_data_that_its_user_may_not_read(at: str, path:
         found, _ = review(cell(mounts=mounts), trial(end="crash", message=message, last_step=9))
         assert (found.end == "infrastructure") == is_of_data
         if is_of_data:
-            assert found.message == f"the launch's user may not read all of /srv/d: {message}"
+            assert found.message == f"the launch's user is refused something in /srv/d: {message}"
     other = trial(end="crash", message="/data/b: Read-only file system", last_step=9)
     assert review(cell(mounts=mounts), other)[0] == other, "the version writes there"
 

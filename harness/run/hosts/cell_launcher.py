@@ -371,7 +371,7 @@ def _not_its_own(cell: Cell, trial: Trial) -> str:
     for mount in cell.variant.scenario.data if DENIED.search(trial.message) and not trial.ended_well else ():
         at = re.escape(mount.at.rstrip("/"))
         if re.search(rf"(?:(?<![\w./-])|(?<=/scenario/)){at}(?![\w.-])", trial.message):
-            return f"the launch's user may not read all of {mount.source}"
+            return f"the launch's user is refused something in {mount.source}"
     return ""
 
 
