@@ -337,14 +337,15 @@ def _cut(line: str, place: int) -> str:
 def _by_form(trial: Trial, names: re.Pattern[str]) -> dict[str, list[Line]]:
     """Return the lines, by form, without those that tell of resources. The `names` of versions count as equal."""
     metrics = {} if trial.trace is None else trial.trace.metrics
-    judged = {word for name in metrics for word in WORD.findall(name.lower())}
+    judged, own_words = {word for name in metrics for word in WORD.findall(name.lower())}, _words(" ".join(metrics))
     first = re.compile(rf"(?i)(?<![^\W_])(?:{'|'.join(map(re.escape, judged))})(?![^\W_]).*?(?<![\w.])(-?\d[\d.,e+-]*)")
     found: dict[str, list[Line]] = {}
     for line in _printed_lines(trial):
         own = names.sub("_", line.strip()[:LONGEST])
         words, form, values = _parsed(own)
-        named = tuple(first.findall(own)) if words & judged else ()
-        if words and (named or not words & judged):
+        is_judged = bool(words & own_words)
+        named = tuple(first.findall(own)) if is_judged else ()
+        if words and (named or not is_judged):
             found.setdefault(form, []).append((line.strip(), values, named))
     return found
 

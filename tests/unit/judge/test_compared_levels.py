@@ -284,6 +284,7 @@ def named(name: str, value: float, *texts: str) -> list[Trial]:
         ("loss", ["loss (a mean of it) 0.90"], ["loss (a mean of it) 0.80"], False),
         ("loss", ["loss 0.90 (0.80) in 12 s"], ["loss 0.90 (0.60) in 14 s"], True),
         ("loss", ["loss 0.90 (0.80) in 12 s"], ["loss 0.90 (0.80) in 14 s"], False),
+        ("f1", ["f1: 0.910"], ["f1: 0.840"], False),
         ("accuracy", ["Accuracy: 9800/10000 (98%)"], ["Accuracy: 9810/10000 (99%)"], False),
         (
             "eval/f1",
