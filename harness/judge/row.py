@@ -461,10 +461,8 @@ cannot be read, so that the program waits."""
 
 def _printed_bytes(cell: CellResult) -> int:
     """Return the most that a launch printed, if that is much; else 0."""
-    fast = (
-        trial.output.bytes or 0 for trial in cell.trials if (trial.output.bytes or 0) > MUCH_A_SECOND * trial.duration_s
-    )
-    return max((printed for printed in fast if printed >= MUCH_OUTPUT), default=0)
+    printed = ((trial.output.bytes or 0, trial.duration_s) for trial in cell.trials)
+    return max((size for size, took_s in printed if size >= max(MUCH_OUTPUT, MUCH_A_SECOND * took_s)), default=0)
 
 
 def _of_another_kind(series: str, before: CellResult, after: CellResult) -> Iterator[str]:

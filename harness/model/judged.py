@@ -274,8 +274,8 @@ class Observed:
 @dataclass(frozen=True, kw_only=True)
 class Observation:
     """An Observed with its series, lane and variant, for reports; or a difference between this lane and another one in
-    all versions from `before`, which is `after`, to `last`. `untestable`: the versions before
-    `after`, back to the last one that was launched."""
+    all versions from `before`, which is `after`, to `last`. `untestable`: the versions before `after`, back to the last
+    one that was launched."""
 
     series: str
     lane: Lane
