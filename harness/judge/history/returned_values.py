@@ -629,10 +629,10 @@ class _Metric:
                 whole = shift if bad or is_jump or low == at else joined(levels.shifts[low : at + 1])
                 kind: FindingKind = "first_fixed" if bad else "drift" if whole.drift else "first_bad"
                 before, after = places[whole.before], places[whole.after]
+                effect = ratio(heights[at] if bad else good, level)
                 change = Change(
-                    metric=self.signal, kind=kind, before=before, after=after, effect=ratio(good, level), p=whole.p,
-                    verdict="value",
-                )  # fmt: skip
+                    metric=self.signal, kind=kind, before=before, after=after, effect=effect, p=whole.p, verdict="value"
+                )
                 changes.append(change)
                 low = at + 1
             elif is_jump and self.limit is None:
