@@ -520,6 +520,11 @@ class _Metric:
             return False
         return worse_by(relative(old, new, scale=scale), self.rule.rule) > self.rule.limit
 
+    @property
+    def _is_one_way(self) -> bool:
+        """Return whether a bad value can become worse still: any change of a checksum is as bad as any other."""
+        return self.rule is not None and self.rule.rule in ("rise", "drop")
+
     def _is_better(self, best: float, value: float) -> bool:
         """Return whether a value takes the place of the best one so far, with which later ones are compared. A value of
         which any change is worse is compared with that of the version before."""
@@ -552,6 +557,15 @@ class _Metric:
                 kind: FindingKind = "drift" if gradual else change.kind
                 effect = ratio(figures[base], figures[after])
                 changes.append(replace(change, kind=kind, before=base if gradual else before, effect=effect))
+        worst = next(iter(known), 0)
+        for before, place in pairwise(known):
+            beyond = [self._how_other(known[one], known[place]) in _WORSE for one in (before, worst)]
+            if not (states[before] and states[place]):
+                worst = place
+            elif self._is_one_way and all(beyond):
+                effect, worst = ratio(figures[before], figures[place]), place
+                changes.append(replace(changes[0], kind="worse", before=before, after=place, effect=effect))
+        changes.sort(key=lambda one: one.after)
         named = {change.after for change in changes}
         other = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b])]
         lasts = [*(a for a, _ in other[1:]), max(known, default=0)]
@@ -619,22 +633,25 @@ class _Metric:
         means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
         observed = []
         heights = [float(table.values.mean()) + mean for mean in levels.means]  # levels are relative to the mean
-        good, bad, top, low = heights[0], False, heights[0], 0
+        good, bad, top, worst, low = heights[0], False, heights[0], heights[0], 0
         changes: list[Change] = []
         for at, (shift, level) in enumerate(zip(levels.shifts, heights[1:], strict=True)):
             is_jump = abs(shift.size) >= limit
             is_back = abs(level - top) > BACK * abs(top - good)
             worse = self._is_beyond(good * size, level * size, scale=size) or (bad and not is_back)
-            if worse != bad:
+            beyond = [self._is_beyond(one * size, level * size) for one in (heights[at], worst)]
+            is_further = bad and worse and is_jump and self._is_one_way and all(beyond)
+            if worse != bad or is_further:
                 whole = shift if bad or is_jump or low == at else joined(levels.shifts[low : at + 1])
-                kind: FindingKind = "first_fixed" if bad else "drift" if whole.drift else "first_bad"
+                begins: FindingKind = "drift" if whole.drift else "worse" if bad else "first_bad"
+                kind: FindingKind = begins if worse else "first_fixed"
                 before, after = places[whole.before], places[whole.after]
                 effect = ratio(heights[at] if bad else good, level)
                 change = Change(
                     metric=self.signal, kind=kind, before=before, after=after, effect=effect, p=whole.p, verdict="value"
                 )
                 changes.append(change)
-                low = at + 1
+                low, worst = at + 1, level
             elif is_jump and self.limit is None:
                 before, after = places[shift.before], places[shift.after]
                 observed.append(self._observed(before, after, means[before], means[after]))

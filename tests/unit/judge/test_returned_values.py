@@ -131,6 +131,17 @@ def test_a_value_that_is_good_again_is_compared_with_the_bad_one(noise: float) -
     assert [one.effect and round(one.effect.value, 1) for one in found.changes] == [4.0, 0.3]
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_a_bad_value_that_becomes_much_worse_is_a_finding_of_its_own(noise: float) -> None:
+    """A throughput that fell by 30 % and later to a third was told, at the second fall, as no finding."""
+    found = judged(versions([1.0, 1.0, 1.4, 1.4, 4.0, 4.0], launches=6, noise=noise), limit("rise", 0.10))
+    assert kinds(found) == [("first_bad", 1, 2), ("worse", 3, 4)]
+    assert [one.effect and round(one.effect.value, 1) for one in found.changes] == [1.4, 2.9]
+    assert not found.observed
+    milder = judged(versions([1.0, 4.0, 1.4, 4.0, 1.4], launches=6, noise=noise), limit("rise", 0.10))
+    assert "worse" not in [one.kind for one in milder.changes], "it was as bad before"
+
+
 def test_a_level_near_zero_has_no_ratio() -> None:
     found = judged(versions([-0.001, -0.001, 5.0, 5.0], noise=0.02), limit("change", 0.01))
     assert all(one.effect is None or one.effect.value > 0 for one in found.changes)
@@ -138,13 +149,13 @@ def test_a_level_near_zero_has_no_ratio() -> None:
 
 @given(st.lists(st.sampled_from([1.0, 1.0, 1.5, 42.0]), min_size=2, max_size=6))
 def test_an_exact_loss_is_bad_where_it_rises_without_a_limit_and_everywhere_with_equal(levels: list[float]) -> None:
-    told, good, states = judged(versions(levels)), levels[0], []
-    for level in levels:
+    told, good, worst, states, expected = judged(versions(levels)), levels[0], 0.0, list[bool](), list[int]()
+    for place, level in enumerate(levels):
         states.append(level > good)
-        good = good if states[-1] else level
-    assert [change.after for change in told.changes] == [
-        place for place in range(1, len(levels)) if states[place] != states[place - 1]
-    ]
+        changes = place > 0 and (states[place] != states[place - 1] or (states[place] and level > worst))
+        expected += [place] if changes else []
+        good, worst = (good, max(worst, level)) if states[-1] else (level, 0.0)
+    assert [change.after for change in told.changes] == expected
     assert len(told.observed) + len(told.changes) == sum(a != b for a, b in pairwise(levels))
     changed = judged(versions(levels), limit("equal"))
     bad = [place for place in range(1, len(levels)) if (levels[place] != levels[0]) != (levels[place - 1] != levels[0])]
