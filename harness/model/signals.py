@@ -169,7 +169,8 @@ _TABLE = (
     ),
     Signal(
         name="run_time", kind="level", group="step time", title="run time", noun="a longer run",
-        verb="takes {longer} to run", unit="s", limit=0.10, least=0.25, weight=0.5, explains=("cpu_time", "throughput"),
+        verb="takes {longer} to run", unit="s", limit=0.10, least=0.25, weight=0.5,
+        explains=("cpu_time", "throughput", "first_step", "warm_up", "end_time"),
         help="the time from the start to the end of a program or a command that ends by itself",
     ),
     Signal(

@@ -318,6 +318,7 @@ def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -
     if not _in_reason(cause.effect, result.effect) or not _is_plausible(cause, result, known):
         return False
     mutual = _names(result.metric, cause.metric) and _in_reason(result.effect, cause.effect)
+    mutual = mutual and _is_plausible(result, cause, known)
     return not mutual or _PLACES[cause.metric] > _PLACES[result.metric]  # the more specific one is the cause
 
 
@@ -335,8 +336,8 @@ TOUCHED_S = 5e-6
 
 def _is_plausible(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
     """Return whether growth is large enough for memory that grows, for a peak, or for steps that take longer: these
-    take longer for what they add to the memory, and by as much as they slow down within a launch. True if the sizes are
-    not known.
+    take longer for what they add to the memory, and by as much as they slow down within a launch; and whether what
+    comes once in a launch makes up most of the time by which the run is longer. True if the sizes are not known.
     """
     growth, effect, finding = cause.effect, result.effect, result.episode.finding
     if growth is None or effect is None:
@@ -346,11 +347,14 @@ def _is_plausible(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict
     old, new = known.get(finding.before or ""), known.get(finding.after)
     if old is None or new is None or (more := _difference(result.metric, old, new)) is None:
         return True
+    if result.metric == "run_time" and SIGNALS[cause.metric].spent == "once":
+        part = _difference(cause.metric, old, new)
+        return part is None or abs(more) <= REASON * abs(part)
     if (cause.metric, result.metric) == ("memory", "peak_memory"):
         return more <= REASON * _size(growth, most=True) * new.steps
-    if cause.metric not in ("memory", "worker_memory", "shm") or result.metric != "step_time" or new.drift is None:
-        return True
-    return more <= TOUCHED_S * growth.value + max(new.drift, 0.0) * (new.of("step_time").value or 0.0)
+    touches = cause.metric in ("memory", "worker_memory", "shm") and result.metric == "step_time"
+    drift = math.inf if new.drift is None else max(new.drift, 0.0) * (new.of("step_time").value or 0.0)
+    return not touches or more <= TOUCHED_S * growth.value + drift
 
 
 def _difference(metric: str, old: CellVerdict, new: CellVerdict) -> float | None:

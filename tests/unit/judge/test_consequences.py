@@ -262,3 +262,21 @@ def test_the_order_of_findings_makes_no_difference(turn: int) -> None:
     turned = found[turn:] + found[:turn]
     told = {one.metric: one.consequence_of for one in with_consequences(turned, VERSIONS)}
     assert told == {"memory": "shm", "peak_memory": "shm", "tail": "shm", "shm": ""}
+
+
+@pytest.mark.parametrize(("run_s", "causes"), [(1.3, ["", "end_time"]), (5.5, ["run_time", ""])])
+def test_a_slow_end_does_not_explain_a_run_that_is_longer_by_much_more(run_s: float, causes: list[str]) -> None:
+    """A program that printed four lines took ten times as long, and its headline was that it takes longer to end: the
+    time after its last line, a fifth of the difference."""
+    known = {
+        version: replace(
+            build.flat(),
+            signals={
+                "end_time": SignalVerdict(seen="good", value=0.13 if place < 3 else 1.3),
+                "run_time": SignalVerdict(seen="good", value=0.65 if place < 3 else 0.65 + run_s),
+            },
+        )
+        for place, version in enumerate(VERSIONS)
+    }
+    found = (change("end_time", ratio(10)), change("run_time", ratio(1 + run_s / 0.65)))
+    assert [each.consequence_of for each in with_consequences(found, VERSIONS, known)] == causes
