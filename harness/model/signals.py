@@ -164,7 +164,7 @@ _TABLE = (
     ),
     Signal(
         name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time",
-        verb="takes {more} CPU time", unit="s/step", limit=0.25,
+        verb="takes {more} CPU time", unit="s/step", limit=0.25, explains=("throughput",),
         help="processor time per step of all processes of the trial",
     ),
     Signal(

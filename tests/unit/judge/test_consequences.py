@@ -280,3 +280,8 @@ def test_a_slow_end_does_not_explain_a_run_that_is_longer_by_much_more(run_s: fl
     }
     found = (change("end_time", ratio(10)), change("run_time", ratio(1 + run_s / 0.65)))
     assert [each.consequence_of for each in with_consequences(found, VERSIONS, known)] == causes
+
+
+def test_a_printed_rate_that_falls_with_more_processor_time_is_no_second_fault() -> None:
+    """Where the run time was too noisy to judge, shapely was accused twice of the same slower calls."""
+    assert causes(change("cpu_time", ratio(1.33)), change("metrics.throughput", ratio(0.7))) == ["", "cpu_time"]
