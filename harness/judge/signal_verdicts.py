@@ -105,6 +105,11 @@ class _Level:
         return self.compared.limits.of(self.name)
 
     @property
+    def _is_whole_run(self) -> bool:
+        """Return whether launches are judged as a whole, so that nothing but the run time tells how fast they are."""
+        return any(trial.is_one_figure for trial in itertools.chain(*self.compared.trials))
+
+    @property
     def _is_little(self) -> bool:
         """Return whether every version is at or below the signal's least amount, so that there is nothing to compare.
         Lower figures count as that amount, which a mean of logs reproduces only up to a rounding error.
@@ -119,7 +124,8 @@ class _Level:
         signal varies by somewhat more than its limit."""
         if verdict.seen != "blind" or self.name in self.compared.limits.changed:
             return verdict
-        if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
+        is_timed_whole = self.name == "run_time" and self._is_whole_run
+        if self.name in ("run_time", "end_time") and not (self.levels or is_timed_whole) and len(self.figures) > 1:
             return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
         shared = any(map(shares_folders, itertools.chain(*self.compared.trials)))
         if self.name == "left" and verdict.visible is not None and shared:

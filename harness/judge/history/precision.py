@@ -207,7 +207,8 @@ def wants_round(
     most, alike = trials_asked.most, measured_together(without_nan(set_apart(trials)[0], limits))[0]
     ends_differ = _seems_to_differ("end_time", alike, limits=limits, steps=steps)
     always = ALWAYS_ASKING | {"end_time"} if ends_differ else ALWAYS_ASKING
-    if any(trial.is_one_figure for version in alike for trial in version):
+    ends = any(trial.is_one_figure for version in alike for trial in version)
+    if ends:
         always |= {"cpu_time"}  # of the run, which the steps of other programs show more exactly
     asking, limits = always | limits.changed, limits_of_run(limits, alike)
     limited = _limited(limits)
@@ -221,7 +222,7 @@ def wants_round(
         if few and _differ(table, step_times, least=log_of(metric, limited[metric])):
             return f"{SIGNALS[metric].title} seems to differ, and {SIGNALS[metric].rounds} rounds are needed to show it"
     for metric, known in tables.items():
-        if metric in always and (metric != "run_time" or known is not None):  # few programs end by themselves
+        if metric in always and (metric != "run_time" or known is not None or ends):  # few others end by themselves
             lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
             if lacking is not None:
                 return lacking

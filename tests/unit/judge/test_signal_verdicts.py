@@ -14,11 +14,23 @@ import pytest
 from harness.judge.cell import more_launches
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
-from harness.judge.history.precision import Rise, differs_late
+from harness.judge.history.precision import Rise, differs_late, wants_round
 from harness.judge.row import with_remedy
 from harness.judge.signal_verdicts import with_findings, with_signals
-from harness.model import LEVELS, SIGNALS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trace, Trial, log_of
-from harness.model.measured import Facts
+from harness.model import (
+    LEVELS,
+    SIGNALS,
+    CellVerdict,
+    Finding,
+    Limits,
+    Look,
+    SignalVerdict,
+    Trace,
+    Trial,
+    Trials,
+    log_of,
+)
+from harness.model.measured import Conditions, Facts
 from tests.players import build
 from tests.players.trials import (
     LIMITS,
@@ -557,3 +569,23 @@ def test_a_signal_that_varies_on_a_busy_machine_leaves_a_healthy_version_good_un
         cell = with_signals(compared, {}, rises={name: dict.fromkeys(range(3), rise)})[0]
         assert cell.of(name).seen == seen, (hidden, asked)
     assert cell.of(name).visible == pytest.approx(1.8 * default)
+
+
+def test_whole_runs_of_which_too_few_were_timed_are_not_good() -> None:
+    """Of two launches, the first began with its files on the disk. The run time, which alone tells how fast a program
+    without steps is, was left out: "Nothing bad: all 5 cells are good"."""
+    trials = [
+        [
+            replace(
+                trial_of(number, steps=1, seed=number + 10 * place),
+                facts=Facts(run_s=2.0),
+                last_step=1,
+                conditions=Conditions(cold=number == 0),
+            )
+            for number in range(2)
+        ]
+        for place in range(3)
+    ]
+    assert {cell.of("run_time").seen for cell in shown(trials)} == {"blind"}
+    reason = wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=Trials(least=2, most=6))
+    assert reason == "only 1 of 2 rounds have the run time of every version"
