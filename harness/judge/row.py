@@ -21,7 +21,7 @@ from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.other_ends import other_ends
 from harness.judge.comparison.printed_lines import fewer_steps, is_of_version, new_lines, other_lines
 from harness.judge.comparison.which_launches import is_whole_run, limits_of_run
-from harness.judge.history.changes import find_changes, two_modes
+from harness.judge.history.changes import find_changes, improvements, two_modes
 from harness.judge.history.exact_values import relative
 from harness.judge.history.flaky import outliving
 from harness.judge.history.left_behind import Moment, began_to_fail
@@ -106,6 +106,7 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
             verdicts = with_modes(verdicts, modes)
         tested = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
         tested += [name for name, metric in values.items() if metric.is_tested]
+    better = [] if limits.exit_only or row.searched else list(improvements(compared, found))
     sized = [_sized(change, compared) for change in found]
     changes = (*sized, *(change for metric in values.values() for change in metric.changes))
     judged = [replace(cell, verdict=verdict) for cell, verdict in zip(alone, verdicts, strict=True)]
@@ -131,7 +132,7 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
             for ratio, told in zip(found, sized, strict=True)
             if told is not ratio
         },
-        observations=tuple(_observations(planned, judged, values)),
+        observations=tuple(_observations(planned, judged, values, better)),
         warnings=tuple(warnings),
     )
 
@@ -179,9 +180,11 @@ def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, t
     return compared, modes, (*find_changes(compared), *slow_mode)
 
 
-def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[str, Values]) -> Iterator[Observation]:
+def _observations(
+    row: VersionRow, cells: Sequence[CellResult], values: Mapping[str, Values], better: Sequence[Observed]
+) -> Iterator[Observation]:
     """Yield what was seen in a row and is not judged: of numbers, what changes most comes first, and of those of one
-    name, of which a loop may print one in each turn, the last."""
+    name, of which a loop may print one in each turn, the last; then what is `better`."""
     trials, versions = [cell.trials for cell in cells], [cell.cell.image.version for cell in cells]
     launched = [place for place, own in enumerate(trials) if any(trial.measured for trial in own)]
     by_size = sorted(values, key=lambda name: (IS_EARLIER.search(name) is not None, -_largest_share(values[name])))
@@ -190,7 +193,7 @@ def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[
         for one in values[name].observed:
             if told.setdefault((IS_EARLIER.sub("", name), one.after, one.signal == OTHER_RESULT), name) == name:
                 observed.append(one)
-    observed += [*fewer_steps(trials), *other_ends(trials), *other_lines(trials, versions), *new_lines(trials)]
+    observed += [*better, *fewer_steps(trials), *other_ends(trials), *other_lines(trials, versions), *new_lines(trials)]
     for each in observed:
         yield Observation(
             series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness import amounts
-from harness.model import METRIC_PREFIX, CellResult, RunResult, grouped
+from harness.model import LEVELS, METRIC_PREFIX, CellResult, RunResult, grouped
 from harness.report import version_table
 from harness.report.added import added_to
 from harness.report.blocks import Items, ReportSection
@@ -88,7 +88,7 @@ def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
     places = grouped(
         ((each.series, seen_in(each, versions[each.series]), observation_text(each)), f"{each.lane}, {each.variant}")
         for each in result.observations
-        if (each.signal.startswith(METRIC_PREFIX) or each.signal == "other_result") == of_results
+        if (each.signal.startswith(METRIC_PREFIX) or each.signal in {"other_result", *LEVELS}) == of_results
     )
     told = []
     for (series, when, text), where in places.items():

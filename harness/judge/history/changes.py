@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from harness import amounts
 from harness.judge.comparison.compared_levels import Compared, Modes, modes_of
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.noise import floor, spread_of, without_rounds
@@ -26,6 +27,7 @@ from harness.model import (
     Interval,
     Metric,
     Noise,
+    Observed,
     Spread,
     log_of,
     ratio_of,
@@ -73,6 +75,27 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
         if (each.kind, each.before, each.after) not in leaks or "slowdown" not in cells[each.bad_side].verdicts
     ]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
+
+
+def improvements(compared: Compared, changes: Sequence[Change]) -> Iterator[Observed]:
+    """Yield where the step time or else the run time, and the peak, fall by more than the limit in versions that are
+    not bad by them: if it ends something bad, that began before the oldest version."""
+    for name in ("step_time" if "step_time" in compared.tables else "run_time", "peak_memory"):
+        limit, own = compared.limits.of(name), [change for change in changes if change.metric == name]
+        for table in compared.tables.get(name, ()) if limit is not None else ():
+            known = known_levels(name, table, limit=limit or 0.0, noise=compared.noise)
+            figures = np.exp(table.values).mean(axis=0)
+            for shift in known.levels.shifts:
+                before, after = (table.positions[place] for place in (shift.before, shift.after))
+                old, new = float(figures[shift.before]), float(figures[shift.after])
+                since = [change.kind for change in own if change.after <= after]
+                is_bad = bool(since) and (since[-1] != "first_fixed" or own[len(since) - 1].after == after)
+                if -shift.size > known.least and old - new > SIGNALS[name].least and not is_bad:
+                    unit, like = SIGNALS[name].unit, amounts.middle((old, new))
+                    begin, end = (amounts.in_unit(each, unit, like=like) for each in (old, new))
+                    share = amounts.effect(Effect(value=new / old, unit="ratio"))
+                    told = f"{amounts.without_unit(begin, end)} → {end}; {share}"
+                    yield Observed(signal=name, before=before, after=after, text=told)
 
 
 def of_parts(parts: Iterable[tuple[Sequence[int], Sequence[Change]]]) -> list[Change]:

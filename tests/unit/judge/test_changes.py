@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import never_side_by_side
-from harness.judge.history.changes import find_changes, holm
+from harness.judge.history.changes import find_changes, holm, improvements
 from harness.judge.history.transitions import growth_changes, state_changes
 from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial
 from tests.players.trials import (
@@ -529,3 +529,20 @@ def test_growth_on_both_sides_of_its_limit_is_no_change():
     assert (change.before, change.after) == (0, 2)
     (from_start,) = growth_changes("memory", cells[1:], baseline=None, limit=0.5)
     assert from_start.kind == "bad_from_start"
+
+
+def told_as_better(ms: list[float]) -> list[str]:
+    """Return the improvements of the step time along versions with these step times."""
+    compared = of_row(row_of(ms, rounds=5))
+    better = improvements(compared, find_changes(compared))
+    return [f"{one.signal} {one.before} {one.after} {one.text}" for one in better]
+
+
+def test_what_becomes_better_is_told_because_the_oldest_version_may_be_the_bad_one() -> None:
+    """Of five versions of which the first three leaked until 2.3.3, 65 MiB and then 14, all that was said is "Nothing
+    bad: all 5 cells are good"."""
+    (told,) = told_as_better([4.0, 4.0, 1.0, 1.0])
+    assert told == "step_time 1 2 3.99 → 1.00 ms; -74.9 %"
+    assert told_as_better([1.0, 4.0, 4.0, 1.0]) == [], "that is a finding"
+    assert told_as_better([1.0, 1.0, 0.97, 1.0]) == []
+    assert len(told_as_better([4.0, 1.0, 2.0, 2.0, 1.0, 0.5])) == 2
