@@ -181,8 +181,9 @@ def corrected(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
 
     A change of a level rests on its p-value alone, so it must also pass Holm's correction over all comparisons of its
     scenario: family-wise error FAMILY_ALPHA, each signal with its weight in the table of signals. It also needs at
-    least the signal's `rounds` launches on both sides. A verdict (leak, crash) rests on launches that agree and is not
-    corrected. A finding that another finding explains is marked as its consequence.
+    least the signal's `rounds` launches on both sides. A repair passes with what it ends: without it, the versions
+    after it would be called bad. A verdict (leak, crash) rests on launches that agree and is not corrected. A finding
+    that another finding explains is marked as its consequence.
     """
     held, told = _held(rows), []
     for row in rows:
@@ -191,6 +192,7 @@ def corrected(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
             one
             for one in row.findings
             if not _rests_on_p(one)
+            or one.kind == "first_fixed"
             or (
                 one in held
                 and min(known[side].trials for side in (one.before, one.after) if side is not None)

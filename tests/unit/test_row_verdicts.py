@@ -580,6 +580,24 @@ def test_no_version_is_bad_only_because_a_later_one_is_better(beginning: float) 
     assert bool(alone.findings) == is_sure
 
 
+def test_a_repair_needs_no_more_proof_than_the_fault_that_it_ends() -> None:
+    """aiohttp 3.10.6 took ten times as long to end, 3.10.11 as long as before; the fall was above the corrected level,
+    so that 3.10.11 was called bad at 72 ms, after a good version of 118 ms."""
+    series = build.series("aiohttp", ["3.10.5", "3.10.6", "3.10.11"])
+    changes = [
+        build.finding(
+            series, build.HERE, build.POP, metric="end_time", kind=kind, before=before, after=after, p=p, effect=None,
+            verdict="",
+        )
+        for kind, before, after, p in [
+            ("first_bad", "3.10.5", "3.10.6", 1e-9), ("first_fixed", "3.10.6", "3.10.11", 0.02)
+        ]
+    ]  # fmt: skip
+    [found] = corrected([row_of(series, changes, launches=5, limit=0.5)])
+    assert [(one.kind, one.after) for one in found.findings] == [("first_bad", "3.10.6"), ("first_fixed", "3.10.11")]
+    assert [cell.verdict.signals["end_time"].seen for cell in found.cells] == ["good", "bad", "good"]
+
+
 # ---------------------------------------------------------------- findings of a search
 
 
