@@ -316,6 +316,8 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
         remedy = f"{f'did you mean {near!r}? ' if near else ''}name a command that all versions have"
     if "No module named" in what and "install" in draft.series.entry:
         remedy = "if that is a package, also install it: --with PACKAGE"
+    elif "No module named" in what and draft.series.in_place:
+        remedy = "it runs as it is: install it in the Python that runs here"
     elif "No module named" in what:
         remedy = f"add it to the {'images' if draft.series.needs_containers else 'requirement files'}"
     if not remedy:

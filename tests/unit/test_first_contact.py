@@ -1009,3 +1009,6 @@ def test_a_varied_command_that_fails_alike_at_both_ends_is_refused(folder: Path)
     with pytest.raises(Undecided, match="fails alike in the oldest and in the newest version"):
         flow.check_both(made, ended("crash", "exit code 1: no"), ended("crash", "exit code 1: no"))
     flow.check_both(made, alike[0], ended("crash", "something else"))
+    lacks = ended("crash", "exit code 1: ModuleNotFoundError: No module named 'numpy'")
+    with pytest.raises(UsageError, match=r"'numpy'; it runs as it is: install it in the Python that runs here$"):
+        flow.check_both(made, lacks, lacks)  # it named requirement files, of which there are none
