@@ -301,9 +301,10 @@ def _median_cells(
         if finding.kind != "drift"  # a drift has no first bad version
     }
     sizes = {finding.after: amounts.change(finding.effect) for finding in findings if finding.effect is not None}
-    bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"
     untold = {version for finding in findings for version in finding.untestable}
     drifted = {finding.after for finding in findings if finding.kind == "drift"}
+    begun = next((version for version in versions if version in drifted or version in marks), "")
+    bad = marks.get(begun) == "first_fixed"
     known = {
         version: signal_words.figure_of(metric, results[version].verdict)[0]
         for version in versions

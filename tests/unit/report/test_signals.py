@@ -166,6 +166,19 @@ def test_a_drift_has_no_first_bad_version() -> None:
     assert marks == ["✓"] * 9 + ["✗"]
 
 
+def test_no_version_before_a_drift_is_bad_because_a_later_one_is_good_again() -> None:
+    """scipy's peak rose from 1.13.1 to 1.15.0 and fell in 1.16.0, and the oldest version had a cross."""
+    series = build.LRN
+    drift, fixed = (
+        build.finding(series, build.HERE, build.LRN_STEP, before=before, after=after, kind=kind, metric="step_time",
+                      verdict="slower")
+        for kind, before, after in (("drift", "1.19.2", "1.21.0"), ("first_fixed", "1.21.0", "1.21.1"))
+    )  # fmt: skip
+    result = build.run([(series, [build.HERE], [build.LRN_STEP])], _of_lrn, findings=[drift, fixed])
+    cells = version_table.tables(result)[0].lines[1].cells
+    assert [cell.symbol for cell in cells if cell] == ["✓", "✓", "✓", "✗", "▲"]
+
+
 def test_what_never_ran_has_no_strip() -> None:
     none = {name: SignalVerdict(seen="none") for name in SIGNALS}
     assert first_cell(replace(build.unknown("untested", "no image"), signals=none)).strip == ()
