@@ -254,6 +254,7 @@ def level_changes(
     for number, shift in enumerate(levels.shifts):
         old, level, whole = means[number], means[number + 1], shift
         is_jump, is_above = shift.size > least, level > reference + least
+        is_above = is_above and (not findings or level > means[low] + least)  # a repair may leave a part
         if not bad and shift.size > 0 and (is_above or (is_jump and not fixed)):
             kind: FindingKind = "drift" if shift.drift or not is_jump else "first_bad"
             base, top, bad = reference if is_above else old, level, True
