@@ -288,6 +288,15 @@ def _verdict_cell(entry: CellResult, *, least: int, by_size: Sequence[Metric]) -
     )
 
 
+def _size(finding: Finding) -> str:
+    """Return the size of a change for a table; an amount by which a level falls has a minus."""
+    effect = finding.effect
+    if effect is None:
+        return ""
+    falls = finding.kind == "first_fixed" and effect.unit != "ratio"
+    return amounts.change(replace(effect, value=-effect.value) if falls else effect)
+
+
 def _median_cells(
     results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
 ) -> tuple[Shown | None, ...]:
@@ -300,7 +309,7 @@ def _median_cells(
         for finding in findings
         if finding.kind != "drift"  # a drift has no first bad version
     }
-    sizes = {finding.after: amounts.change(finding.effect) for finding in findings if finding.effect is not None}
+    sizes = {finding.after: _size(finding) for finding in findings}
     untold = {version for finding in findings for version in finding.untestable}
     drifted = {finding.after for finding in findings if finding.kind == "drift"}
     begun = next((version for version in versions if version in drifted or version in marks), "")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli import results
-from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
+from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Effect, Limits, RunResult, SignalVerdict
 from harness.report import html_page, version_table
 from harness.report.document import document
 from harness.report.exports import cell_table, junit, markdown, summary_json
@@ -177,6 +177,18 @@ def test_no_version_before_a_drift_is_bad_because_a_later_one_is_good_again() ->
     result = build.run([(series, [build.HERE], [build.LRN_STEP])], _of_lrn, findings=[drift, fixed])
     cells = version_table.tables(result)[0].lines[1].cells
     assert [cell.symbol for cell in cells if cell] == ["✓", "✓", "✓", "✗", "▲"]
+
+
+def test_an_amount_by_which_a_figure_falls_has_a_minus() -> None:
+    """The time to end fell from 1,188 to 72 ms, and the table told it as `+1.12 s`."""
+    changes = [
+        build.finding(build.LRN, build.HERE, build.LRN_STEP, before=before, after=after, kind=kind, metric="step_time",
+                      verdict="slower", effect=Effect(value=1.12, unit="s"))
+        for kind, before, after in (("first_bad", "1.19.2", "1.20.0"), ("first_fixed", "1.20.0", "1.20.1"))
+    ]  # fmt: skip
+    result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], _of_lrn, findings=changes)
+    cells = version_table.tables(result)[0].lines[1].cells
+    assert [cell.figure for cell in cells if cell and cell.figure] == ["+1.12 s", "-1.12 s"]
 
 
 def test_what_never_ran_has_no_strip() -> None:
