@@ -40,6 +40,8 @@ HIDDEN = 2.0
 never be good on a busy machine."""
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
+DOUBT = 1.5
+"""Margins of a rise above which a version is `suspect`. At one, a quarter of rows of equal versions named one."""
 
 
 def with_signals(
@@ -236,9 +238,10 @@ class _Level:
         return wider(f"limits: {{{self.name}: …}}", more=more, timed=timed)
 
     def _with_suspects(self, verdicts: Sequence[SignalVerdict], *, limit: float) -> list[SignalVerdict]:
-        """Return the verdicts with figures beyond the limit marked `suspect` that may yet be confirmed: those whose
-        lower bound is above no change, and those that were not compared, if they are far above the previous version's.
-        Versions that were not measured side by side with the others are ignored.
+        """Return the verdicts with figures beyond the limit marked `suspect` that may yet be confirmed: those above the
+        version before, and above those of their level, by more than their margin allows, and those that were not
+        compared, if they are far above the previous version's. Versions that were not measured side by side with the
+        others are ignored.
         """
         signal, marked = SIGNALS[self.name], list(verdicts)
         little = self.compared.little(self.name)  # counts as more than it is
@@ -262,7 +265,7 @@ class _Level:
         """Return whether the figure of a version, which is above the previous one by `by`, a log, is suspicious."""
         least, known = log_of(self.name, limit), None if self.compared.searched else self.rises.get(place)
         if known is not None and self.name in self.compared.tables:
-            return min(by, known.size) >= least and known.low > 0
+            return min(by, known.size) > max(least, DOUBT * known.margin)
         if known is not None:  # versions are compared by single launches
             return by >= max(least, known.margin)
         return by >= max(math.log(SUSPECT_RATIO), 2 * least) and not self._is_outlier(before, place, 1 + limit)

@@ -321,7 +321,7 @@ def test_processor_time_that_rose_far_more_than_the_steps_is_a_finding_of_its_ow
 
 @pytest.mark.parametrize(
     ("ms", "run_s", "seen", "is_found"),
-    [((0.1, 0.13), 1.0, "good", False), ((0.1, 0.13), 0.02, "suspect", False), ((0.1, 1.0), 1.0, "good", True),
+    [((0.1, 0.13), 1.0, "good", False), ((0.1, 0.13), 0.02, "blind", False), ((0.1, 1.0), 1.0, "good", True),
      ((5.0, 7.5), 1.0, "blind", True)],
 )  # fmt: skip
 def test_steps_that_are_nothing_for_the_run_leave_no_question_mark(
