@@ -56,7 +56,8 @@ def import_command(container: str, name: RegistryName, digest: str, file: Path) 
     """Return the command that imports an image into a file."""
     if container == "apptainer":
         return ["apptainer", "pull", "--disable-cache", str(file), f"docker://{name}@{digest}"]
-    return ["enroot", "import", "--output", str(file), f"docker://{name.server}#{name.repository}@{digest}"]
+    # As a tag, because `@sha256:…` is taken only by version 4 and later.
+    return ["enroot", "import", "--output", str(file), f"docker://{name.server}#{name.repository}:{digest}"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import NoReturn
 from tests.slurm.doubles.common import IMAGE_ENVIRONMENT, STATE, check_image, interfaces, log, refuse, run, write_image
 
 MAGIC = b"hsqs"
-URI = re.compile(r"docker://[^/#\s]+#[a-z0-9/._-]+@sha256:[0-9a-f]{64}")
+URI = re.compile(r"docker://[^/#\s]+#[a-z0-9/._-]+(:[\w.:-]+)?")
 SETTINGS = {"MOUNT_HOME": "no", "REMAP_ROOT": "no", "RESTRICT_DEV": "yes", "LOGIN_SHELL": "no"}
 
 
