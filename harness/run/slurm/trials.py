@@ -189,11 +189,13 @@ def _ulimits(hold: Hold, allocation: Allocation, launch: LaunchRequest) -> tuple
 # ---------------------------------------------------------------- images unpacked for pyxis
 #
 # There is one container for each image, which is started for each trial of the image and removed when the node is
-# released. Without a named container, pyxis would unpack the image again for each step.
+# released. Without a named container, pyxis would unpack the image again for each step. An image without its entrypoint
+# has another one, because a container that pyxis once started without it keeps none (/etc/rc.local).
 
 
 def _unpacked_name(prepared: Prepared) -> str:
-    return owners.new_name(mark=prepared.digest.removeprefix("sha256:")[:12])  # pyxis adds the prefix `pyxis_`
+    first = 0 if prepared.image.keep_entrypoint else 12
+    return owners.new_name(mark=prepared.digest.removeprefix("sha256:")[first:][:12])  # pyxis adds the prefix `pyxis_`
 
 
 def unpack(allocation: Allocation, prepared: Prepared, say: Say = unheard) -> None:
@@ -201,7 +203,7 @@ def unpack(allocation: Allocation, prepared: Prepared, say: Say = unheard) -> No
     name = _unpacked_name(prepared)
     if name in allocation.checked:
         return
-    start = start_of(name, prepared)
+    start = start_of(name, prepared, keep_entrypoint=prepared.image.keep_entrypoint)
     printed_on_node(
         allocation,
         *(word for word in pyxis(start) if word.startswith("--")),

@@ -48,7 +48,10 @@ int slurm_spank_init(spank_t sp, int count, char **arguments)
 	return 0;
 }
 
-/* Runs the command that plugstack.conf names, with every option as NAME=VALUE; 0 if it finds nothing wrong. */
+#define NO_ENTRYPOINT 3
+
+/* Runs the command that plugstack.conf names, with every option as NAME=VALUE; 0, or NO_ENTRYPOINT if the container was
+   once started without its entrypoint, if it finds nothing wrong. */
 static int checked(spank_t sp, int count, char **arguments)
 {
 	char visible[4096] = "", *words[OPTIONS + 16], text[OPTIONS][4200];
@@ -80,13 +83,14 @@ int slurm_spank_task_init(spank_t sp, int count, char **arguments)
 
 	if (!given[0])
 		return 0;
-	if (checked(sp, count, arguments) != 0)
+	int found = checked(sp, count, arguments);
+	if (found != 0 && found != NO_ENTRYPOINT)
 		return -1;
 	for (int place = 0; place < 3; place++)
 		spank_unsetenv(sp, denied[place]);
 	spank_setenv(sp, "PATH", "/usr/local/bin:/usr/bin:/bin", 1);
 	spank_setenv(sp, "FROM_THE_IMAGE", "yes", 1);
-	spank_setenv(sp, "ENTRYPOINT", given[9] ? "ran" : "left_out", 1);
+	spank_setenv(sp, "ENTRYPOINT", found == 0 ? "ran" : "left_out", 1);
 	spank_setenv(sp, "RANK", "0", 1); /* as for images of PyTorch */
 	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
 	    mount("tmpfs", "/tmp", "tmpfs", 0, NULL) != 0 || chdir("/tmp") != 0 ||

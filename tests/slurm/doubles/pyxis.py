@@ -19,6 +19,8 @@ ALWAYS = {
 }
 ENTRYPOINTS = {"container-entrypoint", "no-container-entrypoint"}
 NAME = re.compile(r"(harness-trial-[\w.-]+):no_exec")
+NO_ENTRYPOINT = 3
+"""Exit code for a container that was once started without its entrypoint: it stays without."""
 VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES")
 
 
@@ -41,6 +43,9 @@ def main(words: list[str]) -> None:
         environment=[f"NVIDIA_VISIBLE_DEVICES={os.environ['NVIDIA_VISIBLE_DEVICES']}"])  # fmt: skip
     container.parent.mkdir(exist_ok=True)
     container.touch()
+    if "no-container-entrypoint" in given:
+        container.write_text("/etc/rc.local")
+    sys.exit(NO_ENTRYPOINT if container.read_text() else 0)
 
 
 if __name__ == "__main__":
