@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import Host, Image, Prepared, Steps
+from harness.model import Host, Image, Mount, Prepared, Steps
 from harness.run import open_engine, owners
 from harness.run.engine import Engine
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.slurm.request import ContainerKind, NodeHold, NodeRequest
+from tests.contract.test_mounts import found, ran, scenario_of
 from tests.contract.test_serving import served
 from tests.contract.world import ROOT, World, pulled, quiet
 from tests.players.servers import Server
@@ -146,6 +147,22 @@ def test_a_trial_gets_the_image_alone_and_nothing_of_it_stays(node: Node, data: 
     assert not list(Path(NODE_FOLDER).glob(f"harness-*_{os.getpid()}_*"))
     networked = node.world.trial("tell", prepared=node.prepared(), files=(data,), network=True)
     assert "interfaces lo " in networked.output.tail
+
+
+@pytest.mark.parametrize("name", ["plain", "a blank"])
+def test_a_trial_sees_the_data_of_its_node_and_cannot_write_them(node: Node, tmp_path: Path, name: str) -> None:
+    data = tmp_path / name
+    data.mkdir()
+    (data / "a").write_text("from the node\n")
+    words = "cat /mnt/data/a; touch /mnt/data/b 2>&1 | grep -o Read-only"
+    scenario = scenario_of(node.world, Mount(source=data, at="/mnt/data"), "sh", "-c", words, prepared=node.prepared())
+    given = (node.world, scenario, dict(node.world.environ))
+    if (node.kind, name) == ("pyxis", "a blank"):
+        with pytest.raises(InfrastructureError, match="pyxis cannot mount a path with ' '; give it another name"):
+            found(*given, image=node.image)
+        return
+    trial = ran(node.world, scenario, found(*given, image=node.image), prepared=node.prepared())
+    assert trial.output.tail == "from the node\nRead-only\n", trial.message
 
 
 def test_a_server_is_sent_requests(node: Node) -> None:

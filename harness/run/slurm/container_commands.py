@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.agent.mounted import IN_CONTAINERS
 from harness.errors import InfrastructureError
 from harness.model import Scenario, Where
 from harness.run.docker.containers import HOSTNAME, PIDS_LIMIT, place_of
@@ -80,14 +81,16 @@ def bind_options(start: Start) -> list[str]:
     return options
 
 
-def colon_words(start: Start) -> list[str]:
-    """Return `SOURCE:PLACE` of each mount, for enroot and pyxis. Raises InfrastructureError for a path that
-    they cannot express."""
-    words = [(str(mount.source), place_of(mount)) for mount in start.scenario.data]
-    for path in (path for pair in words for path in pair if re.search(r"[:,\s\\]", path)):
-        text = f"{path}: enroot and pyxis cannot mount a path with a space, a colon or a comma"
-        raise InfrastructureError(f"{text}; give it another name, or make a link to it")
-    return [f"{source}:{place}" for source, place in words]
+def colon_words(start: Start, *, program: str, refused: str) -> list[str]:
+    """Return `SOURCE:PLACE` of each mount, for enroot and pyxis. Raises InfrastructureError for a path with a character
+    that is `refused`, because it would be another path."""
+    for path in (path for mount in start.scenario.data for path in (str(mount.source), mount.at)):
+        if found := re.search(refused, path):
+            text = (
+                f"{path}: {program} cannot mount a path with {found[0]!r}; give it another name, or make a link to it"
+            )
+            raise InfrastructureError(text)
+    return [f"{mount.source}:{place_of(mount)}" for mount in start.scenario.data]
 
 
 def docker(start: Start) -> list[str]:
@@ -116,13 +119,15 @@ def enroot(start: Start) -> list[str]:
     settings = {f"ENROOT_{name}_PATH": f"{folder}/{place}" for name, place in ENROOT_PLACES.items()}
     settings |= {f"ENROOT_{name}": value for name, value in ENROOT_SETTINGS.items()}
     alone = [] if start.scenario.network else ["unshare", "--user", "--map-current-user", "--net"]
+    words = colon_words(start, program="enroot", refused=r"[:\\]|[^\S ]")
+    mounts = [f"{word}:none:x-create=auto,rbind,ro".replace(" ", r"\040") for word in words]  # as in /etc/fstab
     gpus = ["--env", f"NVIDIA_VISIBLE_DEVICES={','.join(start.gpus) or 'void'}"]
     if start.gpus and not start.names_capabilities:  # else its hook uses `utility`, without CUDA
         gpus += ["--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"]
     return [
         "sh", "-c", IN_FOLDER, "sh", folder, *alone, "env", *(f"{name}={value}" for name, value in settings.items()),
         "enroot", "start", "--rw", *gpus,
-        *(word for one in colon_words(start) for word in ("--mount", f"{one}:none:x-create=auto,rbind,ro")),
+        *(word for mount in mounts for word in ("--mount", mount)),
         *([] if start.keep_entrypoint else ["--rc", f"{folder}/rc"]), start.image, "sh", "-c", INSIDE, start.text,
     ]  # fmt: skip
 
@@ -144,9 +149,10 @@ def pyxis(start: Start) -> list[str]:
     """Return the options of srun that make pyxis start a container, followed by the command in it.
 
     The container was unpacked before, is read-only, and is started again for each trial. A trial writes to a file
-    system in memory.
+    system in memory. The places of mounts are made in another one: those of another scenario would be there as well.
     """
-    mounts = ",".join(["tmpfs:/tmp", *(f"{one}:ro" for one in colon_words(start))])
+    words = colon_words(start, program="pyxis", refused=r'[:,"$`\\]|\s')  # a shell reads them, between double quotes
+    mounts = ",".join(["tmpfs:/tmp", f"tmpfs:{IN_CONTAINERS}", *(f"{word}:ro" for word in words)])
     entrypoint = "--container-entrypoint" if start.keep_entrypoint else "--no-container-entrypoint"
     return [
         f"--container-image={start.image}", f"--container-name={start.unpacked}:no_exec", "--container-readonly",

@@ -53,6 +53,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
+OF_ENROOT = re.compile(r"^slurmstepd\S*: (?:error: )?pyxis:\s{2,}(\S.*)")
 SAYS_NOTHING = re.compile(r"^harness-oom|: Exited with exit code|(Run|See|Try) ['\"].* --help['\"]")
 
 
@@ -92,10 +93,15 @@ def no_command(program: str, *, place: object) -> EngineUnreachable:
     )
 
 
+def telling_lines(stderr: str) -> list[str]:
+    """Return the lines of a step's stderr that tell something: those of enroot's log, if pyxis printed it."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not SAYS_NOTHING.search(line)]
+    return [found[1] for line in lines if (found := OF_ENROOT.search(line))] or lines
+
+
 def slurm_complaint(stderr: str) -> str:
     """Return the error message of a Slurm command from its stderr, in one line, with a remedy if one is known."""
-    kept = [line.strip() for line in stderr.splitlines() if line.strip() and not SAYS_NOTHING.search(line)]
-    lines = [re.sub(r"^\w+: (error: )?", "", line) for line in kept]
+    lines = [re.sub(r"^\w+: (error: )?", "", line) for line in telling_lines(stderr)]
     for pattern, remedy in REMEDIES:
         for line in lines:
             if re.search(pattern, line):

@@ -18,7 +18,7 @@ from harness.run.engine import Exit, Payload, Session, pieces_of, size_of
 from harness.run.interruptible import BEAT_S, KILLED_S, Beat, piped, run_command, silent
 from harness.run.process.engine import ProcessSession
 from harness.run.slurm.container_commands import OOM_TOLD
-from harness.run.slurm.queue import ENDS, Allocation, no_command, slurm_complaint, slurm_environment
+from harness.run.slurm.queue import ENDS, Allocation, no_command, slurm_complaint, slurm_environment, telling_lines
 
 INSIDE_TEXT = Path(__file__).with_name("inside.py").read_text()
 ANSWER_S = 60.0
@@ -110,7 +110,8 @@ class StepSession(ProcessSession):
         if gone or last.exit_code is None:
             unanswered = f"node {self._allocation.node} no longer answers"
             return replace(last, exit_code=None, error=gone or unanswered)
-        return replace(last, oom_killed=OOM.search(last.stderr_tail) is not None or OOM_TOLD in last.stderr_tail)
+        oom_killed = OOM.search(last.stderr_tail) is not None or OOM_TOLD in last.stderr_tail
+        return replace(last, oom_killed=oom_killed, stderr_tail="\n".join(telling_lines(last.stderr_tail)))
 
     @property
     def was_killed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ MAGIC = b"#!/usr/bin/env run-singularity\n"
 URI = re.compile(r"docker://[^/\s]+/[a-z0-9/._-]+@sha256:[0-9a-f]{64}")
 ALWAYS = {"--containall", "--no-home", "--writable-tmpfs", "--cleanenv", "--no-eval", "--no-privs"}
 VALUES = {"--no-mount": "bind-paths", "--network": "none"}
+MOUNT = ("type=bind", ["source", "destination"], "ro")
 MAYBE = {"--net", "--nv"}
 
 
@@ -33,8 +35,16 @@ def main(arguments: list[str]) -> None:
 
 def start(verb: str, rest: list[str]) -> NoReturn:
     given: set[str] = set()
+    mounts: list[str] = []
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
+        if option == "--mount":
+            (fields,) = csv.reader([rest.pop(0)], strict=True)
+            kind, *places, rights = fields
+            if (kind, [each.partition("=")[0] for each in places], rights) != MOUNT:
+                refuse(f"invalid mount: {fields}")
+            mounts += [each.partition("=")[2] for each in places]
+            continue
         if option in given or option not in ALWAYS | MAYBE | set(VALUES):
             refuse(f"unknown flag, or twice: {option}")
         if option in VALUES and rest.pop(0) != VALUES[option]:
@@ -46,7 +56,7 @@ def start(verb: str, rest: list[str]) -> NoReturn:
     log(verb="start", image=rest[0], gpus="--nv" in given, interfaces=["lo"] if "--net" in given else interfaces())
     entrypoint = "ENTRYPOINT=ran" if verb == "run" else "ENTRYPOINT=left_out"
     alone = ["--pid", "--fork", "--kill-child", *(["--net"] if "--net" in given else [])]
-    run(rest[1:], [*IMAGE_ENVIRONMENT, entrypoint], unshare=alone)
+    run(rest[1:], [*IMAGE_ENVIRONMENT, entrypoint], unshare=alone, mounts=mounts)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,11 @@ from typing import NoReturn
 STATE = Path(os.environ.pop("DOUBLE_STATE", "."))
 END = b"end of the image"
 IMAGE_ENVIRONMENT = ["PATH=/usr/local/bin:/usr/bin:/bin", "FROM_THE_IMAGE=yes"]
-IN_MEMORY = 'mount -t tmpfs tmpfs /tmp && cd / && exec "$@"'
-"""Files that a trial writes to /tmp disappear with it."""
+IN_MEMORY = (
+    'mount -t tmpfs tmpfs /mnt || exit 1; while [ "$1" != -- ]; do mkdir -p "$2" && mount --bind "$1" "$2" &&'
+    ' mount -o remount,bind,ro "$2" || exit 1; shift 2; done; shift; mount -t tmpfs tmpfs /tmp && cd / && exec "$@"'
+)
+"""Mounts folders below /mnt. Files that a trial writes to /tmp disappear with it."""
 
 
 def refuse(told: str) -> NoReturn:
@@ -55,7 +58,10 @@ def interfaces() -> list[str]:
     return [name for _, name in socket.if_nameindex()]
 
 
-def run(command: Sequence[str], environment: Sequence[str], *, unshare: Sequence[str] = ()) -> NoReturn:
-    """Become the program, with a /tmp in memory and only these variables."""
-    words = ["unshare", "--mount", *unshare, "sh", "-c", IN_MEMORY, "sh", "env", "-i", *environment, *command]
+def run(
+    command: Sequence[str], environment: Sequence[str], *, unshare: Sequence[str] = (), mounts: Sequence[str] = ()
+) -> NoReturn:
+    """Become the program, with a /tmp in memory and only these variables. `mounts`: each source, and its place."""
+    inside = ["sh", "-c", IN_MEMORY, "sh", *mounts, "--", "env", "-i", *environment, *command]
+    words = ["unshare", "--mount", *unshare, *inside]
     os.execvp(words[0], words)

@@ -12,6 +12,7 @@ from tests.slurm.doubles.common import IMAGE_ENVIRONMENT, STATE, check_image, in
 
 MAGIC = b"hsqs"
 URI = re.compile(r"docker://[^/#\s]+#[a-z0-9/._-]+(:[\w.:-]+)?")
+MOUNT = re.compile(r"([^\s:]+):([^\s:]+):none:x-create=auto,rbind,ro")
 SETTINGS = {"MOUNT_HOME": "no", "REMAP_ROOT": "no", "RESTRICT_DEV": "yes", "LOGIN_SHELL": "no"}
 
 
@@ -35,14 +36,24 @@ def main(arguments: list[str]) -> None:
         refuse(f"usage: {arguments}")
 
 
+def source_and_place(word: str) -> list[str]:
+    found = MOUNT.fullmatch(word)
+    if found is None:
+        refuse(f"Invalid argument: {word}")
+    return [path.replace(r"\040", " ") for path in found.groups()]
+
+
 def start(rest: list[str]) -> NoReturn:
     environment, entrypoint, writable = list(IMAGE_ENVIRONMENT), "ENTRYPOINT=ran", False
+    mounts: list[str] = []
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option == "--rw":
             writable = True
         elif option == "--env":
             environment.append(rest.pop(0))
+        elif option == "--mount":
+            mounts += source_and_place(rest.pop(0))
         elif option == "--rc":
             if Path(rest.pop(0)).read_text() != 'exec "$@"\n':
                 refuse("another command script than was to be expected")
@@ -61,7 +72,7 @@ def start(rest: list[str]) -> NoReturn:
         place.mkdir()
     check_image(Path(rest[0]), MAGIC)
     log(verb="start", image=rest[0], environment=environment, interfaces=interfaces())
-    run(rest[1:], [*environment, entrypoint])
+    run(rest[1:], [*environment, entrypoint], mounts=mounts)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <slurm/spank.h>
@@ -77,6 +78,21 @@ static int checked(spank_t sp, int count, char **arguments)
 	return WEXITSTATUS(status);
 }
 
+/* Mounts the folders of SOURCE:PLACE:ro that follow the two file systems in memory, below /mnt; 0 if all are there. */
+static int with_mounts(void)
+{
+	char *rest = strdup(given[2]), *word, *source, *place;
+
+	for (int number = 0; (word = strsep(&rest, ",")); number++) {
+		source = strsep(&word, ":");
+		place = strsep(&word, ":");
+		if (number >= 2 && (mkdir(place, 0755) != 0 || mount(source, place, NULL, MS_BIND, NULL) != 0 ||
+				    mount(NULL, place, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0))
+			return -1;
+	}
+	return 0;
+}
+
 int slurm_spank_task_init(spank_t sp, int count, char **arguments)
 {
 	const char *denied[] = {"LANG", "LANGUAGE", "LC_ALL"};
@@ -93,6 +109,7 @@ int slurm_spank_task_init(spank_t sp, int count, char **arguments)
 	spank_setenv(sp, "ENTRYPOINT", found == 0 ? "ran" : "left_out", 1);
 	spank_setenv(sp, "RANK", "0", 1); /* as for images of PyTorch */
 	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+	    mount("tmpfs", "/mnt", "tmpfs", 0, NULL) != 0 || with_mounts() != 0 ||
 	    mount("tmpfs", "/tmp", "tmpfs", 0, NULL) != 0 || chdir("/tmp") != 0 ||
 	    mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0) {
 		slurm_error("pyxis: the container cannot be started");

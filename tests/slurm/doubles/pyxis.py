@@ -12,11 +12,12 @@ from tests.slurm.doubles.enroot import MAGIC
 
 ALWAYS = {
     "container-readonly": "yes",
-    "container-mounts": "tmpfs:/tmp",
     "container-workdir": "/tmp",
     "no-container-mount-home": "yes",
     "no-container-remap-root": "yes",
 }
+IN_MEMORY = ["tmpfs:/tmp", "tmpfs:/.harness-data"]
+MOUNT = re.compile(r'[^:\s"$`\\]+:[^:\s"$`\\]+:ro')
 ENTRYPOINTS = {"container-entrypoint", "no-container-entrypoint"}
 NAME = re.compile(r"(harness-trial-[\w.-]+):no_exec")
 NO_ENTRYPOINT = 3
@@ -29,6 +30,9 @@ def main(words: list[str]) -> None:
     wrong = {name: given.pop(name, None) for name, value in ALWAYS.items() if given.get(name) != value}
     for name in ALWAYS:
         given.pop(name, None)
+    mounts = given.pop("container-mounts", "").split(",")
+    if mounts[:2] != IN_MEMORY or not all(map(MOUNT.fullmatch, mounts[2:])):
+        refuse(f"could not add mount entry: {mounts}")
     entrypoint = ENTRYPOINTS & set(given)
     if wrong or len(entrypoint) != 1:
         refuse(f"left out, or other than was to be expected: {wrong or sorted(ENTRYPOINTS)}")
