@@ -166,7 +166,7 @@ def test_a_trial_sees_the_data_of_its_node_and_cannot_write_them(node: Node, tmp
 
 
 def test_a_server_is_sent_requests(node: Node) -> None:
-    trial = served(node.world, prepared=node.prepared(), network=node.kind != "pyxis")
+    trial = served(node.world, prepared=node.prepared(), network=node.kind == "enroot")
     assert (trial.end, trial.last_step) == ("completed", 100), trial.message
     assert not list(Path(NODE_FOLDER).glob(f"harness-*_{os.getpid()}_*"))
 

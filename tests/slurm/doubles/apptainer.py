@@ -14,6 +14,13 @@ MAGIC = b"#!/usr/bin/env run-singularity\n"
 URI = re.compile(r"docker://[^/\s]+/[a-z0-9/._-]+@sha256:[0-9a-f]{64}")
 ALWAYS = {"--containall", "--no-home", "--writable-tmpfs", "--cleanenv", "--no-eval", "--no-privs"}
 VALUES = {"--no-mount": "bind-paths", "--network": "none"}
+LOOPBACK = """
+import fcntl, os, socket, struct, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    fcntl.ioctl(probe, 0x8914, struct.pack("16sh22x", b"lo", 0x41))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Sets the loopback interface up, which is the only one of `--network none`."""
 MOUNT = ("type=bind", ["source", "destination"], "ro")
 MAYBE = {"--net", "--nv"}
 
@@ -55,8 +62,9 @@ def start(verb: str, rest: list[str]) -> NoReturn:
     check_image(Path(rest[0]), MAGIC)
     log(verb="start", image=rest[0], gpus="--nv" in given, interfaces=["lo"] if "--net" in given else interfaces())
     entrypoint = "ENTRYPOINT=ran" if verb == "run" else "ENTRYPOINT=left_out"
-    alone = ["--pid", "--fork", "--kill-child", *(["--net"] if "--net" in given else [])]
-    run(rest[1:], [*IMAGE_ENVIRONMENT, entrypoint], unshare=alone, mounts=mounts)
+    alone = ["--net", sys.executable, "-c", LOOPBACK] if "--net" in given else []
+    unshare = ["--pid", "--fork", "--kill-child", *alone]
+    run(rest[1:], [*IMAGE_ENVIRONMENT, entrypoint], unshare=unshare, mounts=mounts)
 
 
 if __name__ == "__main__":
