@@ -46,6 +46,17 @@ def test_an_image_is_unpacked_once_and_gone_when_the_node_is_given_back(node: No
     assert containers(node) == []
 
 
+def test_what_a_failed_unpacking_left_is_never_taken_for_the_image(node: Node) -> None:
+    """The next launch ran in a half of the image, because pyxis starts what has the name."""
+    (node.state / "full").touch()
+    with pytest.raises(ImageUnavailable, match=r"cannot be unpacked: .*No space left on device: the disk is full"):
+        node.prepared()
+    assert containers(node) == []
+    (node.state / "full").unlink()
+    node.prepared()
+    assert [each["unpacked"] for each in node.calls("start")] == [True, True]
+
+
 def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(node: Node) -> None:
     dead = dead_name("0123456789ab")
     others = ["somebodys", f"pyxis_{owners.new_name()}"]

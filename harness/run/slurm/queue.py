@@ -13,6 +13,7 @@ import re
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -154,6 +155,7 @@ class Allocation:
     checked: set[str] = field(default_factory=set)
     """Interpreters, sets of ulimits and unpacked containers that are known to work on the node."""
     before_close: list[Callable[[], object]] = field(default_factory=list)
+    unpacking: threading.Lock = field(default_factory=threading.Lock)
     """Functions to call before the node is released: they remove files from it."""
 
     @property

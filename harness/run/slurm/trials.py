@@ -199,21 +199,36 @@ def _unpacked_name(prepared: Prepared) -> str:
 
 
 def unpack(allocation: Allocation, prepared: Prepared, say: Say = unheard) -> None:
-    """Unpack an image on the node if this has not been done. Raises InfrastructureError."""
+    """Unpack an image on the node if this has not been done. Raises InfrastructureError.
+
+    What an unpacking that failed left there is removed, because pyxis would take it for the whole image.
+    """
     name = _unpacked_name(prepared)
     if name in allocation.checked:
         return
+
+    def remove() -> None:
+        remove_unpacked(allocation, lambda own_name: own_name == name)
+
     start = start_of(name, prepared, keep_entrypoint=prepared.image.keep_entrypoint)
-    printed_on_node(
-        allocation,
-        *(word for word in pyxis(start) if word.startswith("--")),
-        "true",
-        limit_s=UNPACK_S,
-        beat=lambda: say(f"unpacking it on node {allocation.node}"),
-        variables=pyxis_variables(start),
-    )
-    allocation.checked.add(name)
-    allocation.before_close.append(lambda: remove_unpacked(allocation, lambda own_name: own_name == name))
+    with allocation.unpacking:
+        if name in allocation.checked:
+            return
+        remove()
+        allocation.before_close.append(remove)
+        try:
+            printed_on_node(
+                allocation,
+                *(word for word in pyxis(start) if word.startswith("--")),
+                "true",
+                limit_s=UNPACK_S,
+                beat=lambda: say(f"unpacking it on node {allocation.node}"),
+                variables=pyxis_variables(start),
+            )
+        except InfrastructureError:
+            remove()  # it may have filled the disk
+            raise
+        allocation.checked.add(name)
 
 
 def remove_unpacked(allocation: Allocation, is_meant: Callable[[str], bool] = owners.is_dead) -> int:

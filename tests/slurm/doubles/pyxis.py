@@ -47,6 +47,8 @@ def main(words: list[str]) -> None:
         environment=[f"NVIDIA_VISIBLE_DEVICES={os.environ['NVIDIA_VISIBLE_DEVICES']}"])  # fmt: skip
     container.parent.mkdir(exist_ok=True)
     container.touch()
+    if (STATE / "full").exists():
+        refuse("[ERROR] Write on output file failed because No space left on device")
     if "no-container-entrypoint" in given:
         container.write_text("/etc/rc.local")
     sys.exit(NO_ENTRYPOINT if container.read_text() else 0)
