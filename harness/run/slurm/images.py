@@ -41,10 +41,13 @@ from harness.run.slurm.steps import ANSWER_S, printed_on_node
 FOLDER = "containers"
 MOST_RECORD_BYTES = 1 << 20
 IMPORT = (
-    'folder=$1; file=$2; shift 2; [ -d "$folder" ] || { echo "this node does not see $folder: choose a folder for'
-    ' images: that this machine and the nodes share" >&2; exit 1; }; "$@" >&2 && sync "$file" && [ -s "$file" ]'
-    ' && echo "imported $(stat -c %s "$file")"; code=$?; [ $code = 0 ] || rm -f "$file"; exit $code'
+    'folder=$1; file=$2; own=${TMPDIR:-/tmp}/$3; shift 3; [ -d "$folder" ] || { echo "this node does not see $folder:'
+    ' choose a folder for images: that this machine and the nodes share" >&2; exit 1; }; trap : TERM INT;'
+    ' mkdir -m 700 "$own" || exit 1; TMPDIR=$own "$@" >&2 && sync "$file" && [ -s "$file" ]'
+    ' && echo "imported $(stat -c %s "$file")"; code=$?; rm -rf "$own"; [ $code = 0 ] || rm -f "$file"; exit $code'
 )
+"""Imports an image with its own files in a folder that is removed afterwards; the folder's name marks it as the run's,
+so that the next run removes that of a killed import."""
 DONE = "imported "
 WAITING = "waiting for another run that imports or uses this image"
 
@@ -140,7 +143,8 @@ class ImageFiles(ImageStore):
         """Import the image on the node, after removing the files of dead imports: the caller has the lock."""
         for left in _parts(file):
             left.unlink(missing_ok=True)
-        part = file.with_name(f".{file.stem}.{owners.new_name()}{file.suffix}")
+        own_name = owners.new_name()
+        part = file.with_name(f".{file.stem}.{own_name}{file.suffix}")
         command = [
             "sh",
             "-c",
@@ -148,6 +152,7 @@ class ImageFiles(ImageStore):
             "sh",
             str(part.parent),
             str(part),
+            own_name,
             *import_command(self._container, name, digest, part),
         ]
         try:

@@ -357,12 +357,23 @@ def test_another_way_to_start_a_container_is_another_key(monkeypatch: pytest.Mon
 
 def test_a_node_that_does_not_see_the_images_says_so(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    command = ["sh", "-c", IMPORT, "sh", str(gone), str(gone / "file"), "touch", str(gone / "file")]
+    command = ["sh", "-c", IMPORT, "sh", str(gone), str(gone / "file"), "name", "touch", str(gone / "file")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, gone.exists()) == (1, False)
     assert done.stderr == (
         f"this node does not see {gone}: choose a folder for images: that this machine and the nodes share\n"
     )
+
+
+@pytest.mark.parametrize(("ends", "code"), [("exit 0", 0), ("kill $$", 143)])
+def test_no_file_of_an_import_stays_beside_its_image(ends: str, code: int, tmp_path: Path) -> None:
+    """Apptainer left a folder of some GB in /tmp of the node when it was killed."""
+    file = tmp_path / "image"
+    own = ("sh", "-c", f'touch "$TMPDIR/left" && echo "$TMPDIR" >"$0"; {ends}', str(file))
+    command = ["sh", "-c", IMPORT, "sh", str(tmp_path), str(file), "harness-trial-x", *own]
+    done = subprocess.run(command, check=False, timeout=30, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert (done.returncode, list(tmp_path.iterdir())) == (code, [] if code else [file])
+    assert code or file.read_text() == f"{tmp_path}/harness-trial-x\n"
 
 
 class Unkillable(subprocess.Popen[bytes]):
