@@ -145,16 +145,8 @@ class ImageFiles(ImageStore):
             left.unlink(missing_ok=True)
         own_name = owners.new_name()
         part = file.with_name(f".{file.stem}.{own_name}{file.suffix}")
-        command = [
-            "sh",
-            "-c",
-            IMPORT,
-            "sh",
-            str(part.parent),
-            str(part),
-            own_name,
-            *import_command(self._container, name, digest, part),
-        ]
+        importing = import_command(self._container, name, digest, part)
+        command = ["sh", "-c", IMPORT, "sh", str(part.parent), str(part), own_name, *importing]
         try:
             told = f"importing {name}@{digest[:19]}"
             output = printed_on_node(self._hold.node(say), *command, limit_s=PULL_S, beat=lambda: say(told))
@@ -214,13 +206,9 @@ class ImageFiles(ImageStore):
 
     def _prepared(self, image: Image, record: Record) -> Prepared:
         return Prepared(
-            image=image,
-            reference=str(self._file(record.digest)),
-            digest=record.digest,
-            labels=record.labels,
-            environment=record.environment,
-            has_entrypoint=True,
-        )
+            image=image, reference=str(self._file(record.digest)), digest=record.digest, labels=record.labels,
+            environment=record.environment, has_entrypoint=True,
+        )  # fmt: skip
 
     # ------------------------------------------------------------ removing
 
@@ -388,15 +376,10 @@ class NodeApi:
         except ValueError as error:
             raise InfrastructureError(f"docker answered {answer[-200:]!r}") from error
         return [
-            {
-                "Id": str(record["Id"]),
-                "RepoTags": record.get("RepoTags") or [],
-                "RepoDigests": record.get("RepoDigests") or [],
-                "Labels": (record.get("Config") or {}).get("Labels") or {},
-                "Size": int(record.get("Size") or 0),
-            }
+            {"Id": str(record["Id"]), "RepoTags": record.get("RepoTags") or [], "Size": int(record.get("Size") or 0),
+             "RepoDigests": record.get("RepoDigests") or [], "Labels": (record.get("Config") or {}).get("Labels") or {}}
             for record in records
-        ]
+        ]  # fmt: skip
 
     def tag(self, image: str, repository: str, tag: str) -> None:
         """Give an image a name."""

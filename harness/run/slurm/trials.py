@@ -86,11 +86,8 @@ def _rendezvous(allocation: Allocation, launch: LaunchRequest) -> dict[str, str]
     )
     address = re.search(r"\bNodeAddr=(\S+)", shown)
     port = printed_on_node(allocation, launch.prepared.reference, "-I", "-c", FREE_PORT).strip()
-    return {
-        "MASTER_ADDR": address[1] if address else allocation.node,
-        "MASTER_PORT": port,
-        "NNODES": str(1 + len(allocation.beside)),
-    }
+    master, nodes = address[1] if address else allocation.node, 1 + len(allocation.beside)
+    return {"MASTER_ADDR": master, "MASTER_PORT": port, "NNODES": str(nodes)}
 
 
 @contextlib.contextmanager
@@ -111,18 +108,12 @@ def _on_node(
         environment, start = {**given, **made}, start_of(name, prepared)
         protecting.enter_context(environments.in_use(Path(prepared.reference)))
     else:
-        environment = {
-            **visible_gpus(container, gpus), **launch.environment
-        }  # fmt: skip
+        environment = {**visible_gpus(container, gpus), **launch.environment}
+        ulimits = _ulimits(hold, allocation, launch) if isinstance(images, NodeImages) else ()
         start = start_of(
-            name,
-            prepared,
-            scenario=scenario,
-            gpus=gpus,
-            keep_entrypoint=prepared.image.keep_entrypoint,
-            ulimits=_ulimits(hold, allocation, launch) if isinstance(images, NodeImages) else (),
-            memory_bytes=side_by_side.default_bytes(hold.facts["memory_bytes"]),
-        )
+            name, prepared, scenario=scenario, gpus=gpus, keep_entrypoint=prepared.image.keep_entrypoint,
+            ulimits=ulimits, memory_bytes=side_by_side.default_bytes(hold.facts["memory_bytes"]),
+        )  # fmt: skip
         if isinstance(images, ImageFiles):
             protecting.enter_context(images.in_use(prepared))
         else:
@@ -133,21 +124,13 @@ def _on_node(
         if scenario.serve:
             carried_python.check_machine(architecture_of(hold.facts))
             payload = carried_python.with_client(payload, scenario, "{root}")  # the agent knows it
+        kept = sorted({*prepared.environment, "PATH"})
+        without = {"names": OUTSIDE, "values": slurm_environment(allocation.environ), "kept": kept}
         first = order(
-            payload,
-            root=f"{NODE_FOLDER}/{name}" if container == "none" else None,
-            environment=environment,
-            only=container == "none",
-            data_limit_bytes=None if hold.limits_memory else memory_bytes,
-            without={
-                "names": OUTSIDE,
-                "values": slurm_environment(allocation.environ),
-                "kept": sorted({*launch.prepared.environment, "PATH"}),
-            }
-            if container == "pyxis"
-            else None,
-            alone=container == "pyxis" and not scenario.network,
-        )
+            payload, root=f"{NODE_FOLDER}/{name}" if container == "none" else None, environment=environment,
+            only=container == "none", data_limit_bytes=None if hold.limits_memory else memory_bytes,
+            without=without if container == "pyxis" else None, alone=container == "pyxis" and not scenario.network,
+        )  # fmt: skip
         srun = command_of(allocation, name=name, memory_bytes=memory_bytes)
         trial = started(allocation, [*srun, *command], first=first, variables=variables, removal=removal)
         with trial as session:
@@ -217,14 +200,11 @@ def unpack(allocation: Allocation, prepared: Prepared, say: Say = unheard) -> No
         remove()
         allocation.before_close.append(remove)
         try:
+            options = [word for word in pyxis(start) if word.startswith("--")]
             printed_on_node(
-                allocation,
-                *(word for word in pyxis(start) if word.startswith("--")),
-                "true",
-                limit_s=UNPACK_S,
+                allocation, *options, "true", limit_s=UNPACK_S, variables=pyxis_variables(start),
                 beat=lambda: say(f"unpacking it on node {allocation.node}"),
-                variables=pyxis_variables(start),
-            )
+            )  # fmt: skip
         except InfrastructureError:
             remove()  # it may have filled the disk
             raise
