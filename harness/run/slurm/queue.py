@@ -155,8 +155,9 @@ class Allocation:
     checked: set[str] = field(default_factory=set)
     """Interpreters, sets of ulimits and unpacked containers that are known to work on the node."""
     before_close: list[Callable[[], object]] = field(default_factory=list)
-    unpacking: threading.Lock = field(default_factory=threading.Lock)
     """Functions to call before the node is released: they remove files from it."""
+    unpacking: threading.Lock = field(default_factory=threading.Lock)
+    """Held while an image is unpacked on the node: one at a time."""
 
     @property
     def name(self) -> str:
