@@ -21,7 +21,7 @@ from harness.judge.cell import judge_cell
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import outcome_changes
 from harness.judge.next.bisect_records import Rules, VersionEvidence
-from harness.judge.next.bisection import with_boundaries
+from harness.judge.next.bisection import with_searched
 from harness.judge.next.decide import conclude, decide
 from harness.judge.row import finding_of
 from harness.judge.run import corrected
@@ -150,7 +150,7 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
     if made.effect != 1:
         cells = [CellVerdict(verdicts=("flat",), why="", trials=spot.launches) for spot in spots]
         changes = ()
-    told = with_boundaries(changes, conclude(spots, rules=rules), cells=cells, rules=rules)
+    told = with_searched(changes, conclude(spots, rules=rules), cells=cells, rules=rules)
     images = build.series("made", [str(place) for place in range(len(spots))]).images
     results = tuple(
         CellResult(cell=Cell(image=image, lane=build.HERE, variant=build.POP), verdict=cell)

@@ -29,7 +29,7 @@ from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import OTHER_RESULT, Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
 from harness.judge.launches import AGREE, always_hangs, over_time
-from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
+from harness.judge.next.bisection import rules_of, searched_changes, with_searched
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
     BAD,
@@ -174,7 +174,7 @@ def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, t
     if row.searched:
         rules = rules_of(row)
         found = find_changes(compared, miss=rules.alpha)
-        return compared, None, with_boundaries(found, boundaries_of(row), cells=compared.cells, rules=rules)
+        return compared, None, with_searched(found, searched_changes(row), cells=compared.cells, rules=rules)
     modes, slow_mode = (None, ()) if compared.limits.exit_only else two_modes(compared)
     compared = replace(compared, modes=modes if slow_mode else None)
     return compared, modes, (*find_changes(compared), *slow_mode)

@@ -236,7 +236,7 @@ class Change:
     """A change along one history (`judge/history/changes.py`), by position in the series, from which a Finding is made.
 
     `before` is the position of the last image on the old side (None before the start of the history), `after` that of
-    the first image on the new side.
+    the first image on the new side. `confirmed`: by a bisection, whose launches of both sides agree.
     """
 
     metric: Metric
@@ -246,6 +246,7 @@ class Change:
     effect: Effect | None = None
     p: float | None = None
     verdict: str = ""
+    confirmed: bool = False
 
     @property
     def bad_side(self) -> int:
@@ -253,9 +254,24 @@ class Change:
         return self.before if self.kind == "first_fixed" and self.before is not None else self.after
 
     @property
+    def good_side(self) -> int:
+        """Return the position on the good side of the change."""
+        return self.after if self.kind == "first_fixed" else self.begin
+
+    @property
+    def begin(self) -> int:
+        """Return the last position on the old side; -1 before the start of the history."""
+        return -1 if self.before is None else self.before
+
+    @property
     def untestable(self) -> tuple[int, ...]:
         """Return the positions between both sides: they could not run, or may belong to either side or to a drift."""
-        return tuple(range(0 if self.before is None else self.before + 1, self.after))
+        return tuple(range(self.begin + 1, self.after))
+
+    def meets(self, other: Change) -> bool:
+        """Return whether both may be the same change: of one metric and kind, between versions that overlap."""
+        is_alike = (self.metric, self.kind) == (other.metric, other.kind)
+        return is_alike and self.begin < other.after and other.begin < self.after
 
 
 @dataclass(frozen=True, kw_only=True)

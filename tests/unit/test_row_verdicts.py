@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.next.bisect_records import Boundary, Rules
-from harness.judge.next.bisection import propose_search, with_boundaries
+from harness.judge.next.bisect_records import Rules
+from harness.judge.next.bisection import propose_search, with_searched
 from harness.judge.row import judge_row
 from harness.judge.run import corrected, judge_run
 from harness.model import (
@@ -27,6 +27,7 @@ from harness.model import (
     Effect,
     End,
     Finding,
+    FindingKind,
     Host,
     JudgedRow,
     Lane,
@@ -613,39 +614,40 @@ LIMIT = math.log(1.1)
 RULES = Rules(step_limit=LIMIT)
 
 
-def outcome(before: int, after: int, *, worse: bool = True, confirmed: bool = True) -> Boundary:
-    return Boundary(metric="outcome", before=before, after=after, worse=worse, confirmed=confirmed)
+def outcome(before: int | None, after: int, *, kind: FindingKind = "first_bad", confirmed: bool = True) -> Change:
+    return Change(metric="outcome", kind=kind, before=before, after=after, confirmed=confirmed)
 
 
-def found(*changes: Change, boundaries: list[Boundary], rules: Rules = RULES) -> list[tuple]:
-    told = with_boundaries(changes, boundaries, cells=CELLS, rules=rules)
+def found(*changes: Change, searched: list[Change], rules: Rules = RULES) -> list[tuple]:
+    told = with_searched(changes, searched, cells=CELLS, rules=rules)
     return [(change.metric, change.kind, change.before, change.after) for change in told]
 
 
 def test_a_change_is_as_wide_as_the_search_says() -> None:
-    assert found(CRASH, boundaries=[outcome(1, 3)]) == [("outcome", "first_bad", 1, 3)]
-    assert found(CRASH, boundaries=[outcome(2, 3)]) == [("outcome", "first_bad", 2, 3)]
+    assert found(CRASH, searched=[outcome(1, 3)]) == [("outcome", "first_bad", 1, 3)]
+    assert found(CRASH, searched=[outcome(2, 3)]) == [("outcome", "first_bad", 2, 3)]
 
 
 def test_where_no_version_is_surely_good_none_is_called_the_last_good_one() -> None:
     """A rare failure may be older than all launched versions: an interval would not contain the truth."""
-    (change,) = with_boundaries([CRASH], [outcome(-1, 3, confirmed=False)], cells=CELLS, rules=RULES)
+    (change,) = with_searched([CRASH], [outcome(None, 3, confirmed=False)], cells=CELLS, rules=RULES)
     assert (change.kind, change.before, change.after) == ("bad_from_start", None, 3)
     assert change.untestable == (0, 1, 2)
 
 
 def test_a_fix_that_may_be_luck_is_none() -> None:
-    assert found(FIXED, boundaries=[outcome(3, 4, worse=False, confirmed=False)]) == []
-    assert found(FIXED, boundaries=[outcome(3, 4, worse=False)]) == [("outcome", "first_fixed", 3, 4)]
+    assert found(FIXED, searched=[outcome(3, 4, kind="first_fixed", confirmed=False)]) == []
+    assert found(FIXED, searched=[outcome(3, 4, kind="first_fixed")]) == [("outcome", "first_fixed", 3, 4)]
 
 
 def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
     """Only the improvement was reported, and a run with nothing but an improvement exits with 0."""
-    faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
+    effect = Effect(value=1 / 1.5, unit="ratio")
+    faster = Change(metric="step_time", kind="first_fixed", before=2, after=3, effect=effect, p=1e-6)
     rules = Rules(step_limit=LIMIT, baseline=5)
     told = [("step_time", "bad_from_start", None, 0), ("step_time", "first_fixed", 2, 3)]
-    assert found(boundaries=[faster], rules=rules) == told
-    (begins, _) = with_boundaries([], [faster], cells=CELLS, rules=rules)
+    assert found(searched=[faster], rules=rules) == told
+    (begins, _) = with_searched([], [faster], cells=CELLS, rules=rules)
     assert begins.effect is not None
     assert math.isclose(begins.effect.value, 1.5)
 
@@ -653,8 +655,9 @@ def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
 def test_a_baseline_that_could_not_run_says_nothing() -> None:
     """Its level is unknown, and no version may be called bad by a guess."""
     cells = [*CELLS[:5], CellVerdict(verdicts=("untested",), why="", trials=0)]
-    faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
-    assert with_boundaries([], [faster], cells=cells, rules=Rules(step_limit=LIMIT, baseline=5)) == ()
+    effect = Effect(value=1 / 1.5, unit="ratio")
+    faster = Change(metric="step_time", kind="first_fixed", before=2, after=3, effect=effect, p=1e-6)
+    assert with_searched([], [faster], cells=cells, rules=Rules(step_limit=LIMIT, baseline=5)) == ()
 
 
 def test_a_run_that_measured_nothing_is_not_good() -> None:

@@ -106,10 +106,9 @@ def of_parts(parts: Iterable[tuple[Sequence[int], Sequence[Change]]]) -> list[Ch
     told: list[set[int | None]] = []
     for positions, found in parts:
         for change in found:
-            begin, same = _begin(change), (each for each in changes if each.kind == change.kind)
-            one = next((each for each in same if begin < each.after and _begin(each) < change.after), None)
+            one = next(filter(change.meets, changes), None)
             if one is not None:
-                sides = max(one, change, key=_begin).before, min(one.after, change.after)
+                sides = max(one, change, key=lambda each: each.begin).before, min(one.after, change.after)
                 closer = change if (one.before, one.after) != sides == (change.before, change.after) else one
                 changes[changes.index(one)] = replace(closer, before=sides[0], after=sides[1])
             elif not any({change.before, change.after} <= versions for versions in told):
@@ -117,10 +116,6 @@ def of_parts(parts: Iterable[tuple[Sequence[int], Sequence[Change]]]) -> list[Ch
         changes.sort(key=lambda change: change.after)
         told.append({None, *positions})
     return changes
-
-
-def _begin(change: Change) -> int:
-    return -1 if change.before is None else change.before
 
 
 def two_modes(compared: Compared) -> tuple[Modes | None, tuple[Change, ...]]:

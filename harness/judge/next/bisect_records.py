@@ -14,7 +14,7 @@ from typing import Literal
 from harness.judge.history import flaky
 from harness.judge.history.flaky import NOTHING, Evidence, Reach
 from harness.judge.history.transitions import state_changes
-from harness.model import Interval
+from harness.model import Change
 from harness.model.judged import State
 
 STATE_METRICS = ("outcome", "memory", "slowdown")
@@ -111,37 +111,6 @@ class Decision:
     whole: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Boundary:
-    """A change: `before` is on the old side, `after` on the new one; the versions `between` are unclear.
-
-    `before` is -1 if the change may be older than the series. `worse`: from good to bad (levels: to more).
-    `confirmed`: each side has `rules.agree` launches that agree. `size`: the log of the ratio between two levels, with
-    its 95 % confidence interval; `p`: the p-value of the step.
-    """
-
-    metric: str
-    before: int
-    after: int
-    worse: bool
-    confirmed: bool = False
-    size: float | None = None
-    interval: Interval | None = None
-    p: float | None = None
-
-    @property
-    def good(self) -> int:
-        return self.before if self.worse else self.after
-
-    @property
-    def bad(self) -> int:
-        return self.after if self.worse else self.before
-
-    @property
-    def between(self) -> range:
-        return range(self.before + 1, self.after)
-
-
 def version_name(versions: RowVersions, place: int) -> str:
     return versions[place].name or f"version {place}"
 
@@ -213,13 +182,9 @@ class StateHistory:
         return flaky.lucky_runs(self.states, self.seen)
 
     @cached_property
-    def changes(self) -> list[Boundary]:
+    def changes(self) -> list[Change]:
         """Return each change of the believed states, oldest first."""
-        return [
-            Boundary(metric=self.metric, before=change.before, after=change.after, worse=change.kind == "first_bad")
-            for change in state_changes(self.metric, self.believed)
-            if change.before is not None
-        ]
+        return [change for change in state_changes(self.metric, self.believed) if change.before is not None]
 
     @cached_property
     def is_mixed(self) -> bool:
@@ -245,12 +210,13 @@ class StateHistory:
             return False
         return version.launches < (most if self.evidence(place).bad else min(PATIENCE, most))
 
-    def failures_from(self, change: Boundary) -> int:
+    def failures_from(self, change: Change) -> int:
         """Count the failed launches of the bad version next to the good ones, and of those beyond it."""
-        places = range(change.bad, len(self.versions)) if change.worse else range(change.bad, -1, -1)
+        end, outwards = (-1, -1) if change.kind == "first_fixed" else (len(self.versions), 1)
+        places = range(change.bad_side, end, outwards)
         return sum(self.evidence(place).bad for place in takewhile(lambda p: self.states[p] is not False, places))
 
-    def enough_failures(self, change: Boundary) -> bool:
+    def enough_failures(self, change: Change) -> bool:
         """Return whether the failures rule out a flaky one, or the launches for a clear outcome are spent."""
         if self.metric != "outcome" or self.failures_from(change) >= self.rules.failures:
             return True
@@ -258,19 +224,19 @@ class StateHistory:
         enough = math.ceil(math.log2(max(1, testable))) + 2 * self.rules.agree
         return sum(version.launches for version in self.versions) >= enough
 
-    def reach(self, change: Boundary, *, always: bool = False) -> Reach:
+    def reach(self, change: Change, *, always: bool = False) -> Reach:
         """Return the posterior of how far the bad side of a change reaches."""
-        outwards = -1 if change.worse else 1
-        return flaky.reach_of(self.believed, self.seen, change.bad, outwards=outwards, always=always)
+        outwards = 1 if change.kind == "first_fixed" else -1
+        return flaky.reach_of(self.believed, self.seen, change.bad_side, outwards=outwards, always=always)
 
-    def doubt(self, change: Boundary) -> float:
+    def doubt(self, change: Change) -> float:
         """Return the probability that the good version is bad, and ended well only because its failure was not due yet.
         It is 0 if steps are not counted, because there is no evidence then.
         """
-        if not self.evidence(change.bad).timed:
+        if not self.evidence(change.bad_side).timed:
             return 0.0
         reach = self.reach(change, always=True)
-        return reach.bad(reach.places.index(change.good))
+        return reach.bad(reach.places.index(change.good_side))
 
 
 def histories_of(versions: RowVersions, rules: Rules) -> list[StateHistory]:

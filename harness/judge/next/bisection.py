@@ -19,7 +19,7 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import usual_failures, usual_rate
 from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
-from harness.judge.next.bisect_records import LEVEL, STATE_METRICS, Boundary, Decision, Rules, VersionEvidence
+from harness.judge.next.bisect_records import LEVEL, STATE_METRICS, Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide, not_needed
 from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, Trial, next_round
 
@@ -39,7 +39,7 @@ def propose_search(row: RowRun) -> Proposal:
         decision = replace(decision, launch=(), kind="done", reason=reason)
     if decision.launch:
         return _proposal(row, decision, rules)
-    if baseline is not None and any(boundary.metric == LEVEL for boundary in conclude(versions, rules=rules)):
+    if baseline is not None and any(change.metric == LEVEL for change in conclude(versions, rules=rules)):
         version = row.cells[baseline].cell.image.version
         reason = f"{decision.reason}; only a version that is slower than the baseline, {version}, is bad"
         decision = replace(decision, reason=reason)
@@ -79,7 +79,7 @@ def rules_of(row: RowRun) -> Rules:
     )
 
 
-def boundaries_of(row: RowRun) -> tuple[Boundary, ...]:
+def searched_changes(row: RowRun) -> tuple[Change, ...]:
     """Return the changes that the bisection of a row found so far."""
     return conclude(_versions(row), rules=rules_of(row))
 
@@ -178,55 +178,49 @@ def _shows(launch: JudgedTrial, metric: str, usual: CellVerdict | None) -> str |
 # ---------------------------------------------------------------- changes of a bisected row
 
 
-def with_boundaries(
-    changes: Sequence[Change], boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], rules: Rules
+def with_searched(
+    changes: Sequence[Change], searched: Sequence[Change], *, cells: Sequence[CellVerdict], rules: Rules
 ) -> tuple[Change, ...]:
-    """Return the changes of a row that was bisected.
+    """Return the changes of a row that was bisected; `searched` are those that the bisection found.
 
     Changes of levels come from the bisection, because a history compares full rounds and a bisection has none. Every
     other change spans the versions that the bisection left open, since good launches may have missed a flaky failure.
     """
-    searched = (_widened(change, boundaries) for change in changes if change.metric != LEVEL)
+    widened = (_widened(change, searched) for change in changes if change.metric != LEVEL)
     slowdowns = [change for change in changes if change.metric == LEVEL and change.p is None]
-    levels = with_slowdowns(_levels(boundaries, cells=cells, rules=rules), slowdowns)
-    return (*(change for change in searched if change is not None), *levels)
+    levels = with_slowdowns(_levels(searched, cells=cells, rules=rules), slowdowns)
+    return (*(change for change in widened if change is not None), *levels)
 
 
-def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
+def _widened(change: Change, searched: Sequence[Change]) -> Change | None:
     """Return a change that spans the versions that the bisection left open. If no version before it is certainly good,
     the change becomes `bad_from_start`. Return None for a fix without a version that is certainly good after it.
     """
-    boundary = next((boundary for boundary in boundaries if _meet(boundary, change)), None)
-    if boundary is None or change.before is None or change.kind == "worse":
+    one = next(filter(change.meets, searched), None)
+    if one is None or change.before is None:
         return change
-    if boundary.before < 0:
-        return replace(change, kind="bad_from_start", before=None, after=boundary.after, p=None)
-    if not boundary.worse and not boundary.confirmed:
+    if one.before is None:
+        return replace(change, kind="bad_from_start", before=None, after=one.after, p=None)
+    if one.kind == "first_fixed" and not one.confirmed:
         return None
-    return replace(change, before=min(change.before, boundary.before), after=max(change.after, boundary.after))
+    return replace(change, before=min(change.before, one.before), after=max(change.after, one.after))
 
 
-def _meet(boundary: Boundary, change: Change) -> bool:
-    """Return whether a boundary and a change may be the same: metric and direction are equal, and positions overlap."""
-    if boundary.metric != change.metric or boundary.worse != (change.kind in ("first_bad", "drift")):
-        return False
-    return boundary.before < change.after and (change.before or 0) < boundary.after
-
-
-def _levels(boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], rules: Rules) -> list[Change]:
+def _levels(searched: Sequence[Change], *, cells: Sequence[CellVerdict], rules: Rules) -> list[Change]:
     """Return the steps that are findings, by the rule of every history of levels."""
-    steps = sorted((boundary for boundary in boundaries if boundary.metric == LEVEL), key=lambda step: step.after)
+    steps = sorted((each for each in searched if each.metric == LEVEL), key=lambda step: step.after)
     if not steps or rules.step_limit is None:
         return []
-    ends = {place for step in steps for place in (step.before, step.after)}
+    ends = {place for step in steps for place in (step.begin, step.after)}
     ran = tuple(place for place, cell in enumerate(cells) if cell.trials or place in ends)
     shifts = [
         Changepoint(
-            first=ran.index(step.after), stretch=(0, len(ran)), before=ran.index(step.before),
-            after=ran.index(step.after), size=step.size or 0.0, interval=step.interval or (0.0, 0.0),
-            p=1.0 if step.p is None else step.p,
+            first=ran.index(step.after), stretch=(0, len(ran)), before=ran.index(step.begin),
+            after=ran.index(step.after), size=math.log(step.effect.value), p=1.0 if step.p is None else step.p,
+            interval=(math.log(step.effect.bounds[0]), math.log(step.effect.bounds[1])),
         )
         for step in steps
+        if step.effect is not None
     ]  # fmt: skip
     levels = Levels(shifts=tuple(shifts))
     return [change for _, change in level_changes(LEVEL, ran, levels, least=rules.step_limit, baseline=rules.baseline)]

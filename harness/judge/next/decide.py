@@ -16,7 +16,6 @@ from harness.judge.history.flaky import Evidence, Reach, chance_of_luck, chances
 from harness.judge.next.bisect_records import (
     LEVEL,
     PATIENCE,
-    Boundary,
     Decision,
     DecisionKind,
     RowVersions,
@@ -29,24 +28,25 @@ from harness.judge.next.bisect_records import (
     version_names,
 )
 from harness.judge.next.level_bisection import level_history
+from harness.model import Change
 
 
-def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Boundary, ...]:
+def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Change, ...]:
     """Return the changes of states; if there are none, those of levels.
 
     For a flaky failure, or one that comes later than some launches ran, the good versions next to it that may have been
-    lucky are `between`, so that the probability of leaving out the right version is at most `rules.alpha`.
+    lucky are between both sides, so that the probability of leaving out the right version is at most `rules.alpha`.
     """
     states = [_known(history, change) for history in histories_of(versions, rules) for change in history.changes]
     if states:
         return tuple(states)
     levels = level_history(versions, rules)
-    return () if levels is None else levels.boundaries()
+    return () if levels is None else levels.changes()
 
 
-def _known(history: StateHistory, change: Boundary) -> Boundary:
+def _known(history: StateHistory, change: Change) -> Change:
     """Return a change with the versions on its good side that are known to be good."""
-    good = change.good
+    good = change.good_side
     if history.is_mixed or history.doubt(change) > history.rules.alpha:
         # The first version outwards that has launches and is certainly good.
         reach = history.reach(change)
@@ -56,29 +56,29 @@ def _known(history: StateHistory, change: Boundary) -> Boundary:
             if index and history.versions[place].launches and reach.bad(index) <= history.rules.alpha
         )
         good = next(far, -1)
-    confirmed = good >= 0 and history.agrees(good, bad=False) and history.agrees(change.bad, bad=True)
-    if change.worse:
-        return replace(change, before=good, confirmed=confirmed)
-    return replace(change, after=change.after if good < 0 else good, confirmed=confirmed)
+    confirmed = good >= 0 and history.agrees(good, bad=False) and history.agrees(change.bad_side, bad=True)
+    if change.kind == "first_fixed":
+        return replace(change, after=change.after if good < 0 else good, confirmed=confirmed)
+    return replace(change, before=None if good < 0 else good, confirmed=confirmed)
 
 
 def not_needed(versions: RowVersions, *, rules: Rules) -> Mapping[int, str]:
     """Return, for each version that could have been launched but was not, why this was not needed."""
-    boundaries = conclude(versions, rules=rules)
+    changes = conclude(versions, rules=rules)
     return {
-        place: _why_not(versions, place, boundaries)
+        place: _why_not(versions, place, changes)
         for place, version in enumerate(versions)
         if version.testable and not version.launches
     }
 
 
-def _why_not(versions: RowVersions, place: int, boundaries: Sequence[Boundary]) -> str:
+def _why_not(versions: RowVersions, place: int, changes: Sequence[Change]) -> str:
     launched = [p for p, version in enumerate(versions) if version.launches]
     older = max((p for p in launched if p < place), default=None)
     newer = min((p for p in launched if p > place), default=None)
     if older is None or newer is None:
         return "not needed: outside the versions that were launched"
-    crossed = any(boundary.before <= older and newer <= boundary.after for boundary in boundaries)
+    crossed = any(change.begin <= older and newer <= change.after for change in changes)
     bad = {any(map(versions[p].state, versions[p].states)) for p in (older, newer)}
     alike = "both bad" if True in bad else "both good"
     seen = "which differ" if crossed or len(bad) > 1 else alike
@@ -190,7 +190,7 @@ def _between(histories: Sequence[StateHistory]) -> Decision | None:
     return None
 
 
-def _halve(history: StateHistory, change: Boundary) -> Decision | None:
+def _halve(history: StateHistory, change: Change) -> Decision | None:
     place = splitting_version(history, change)
     if place is None:
         return None
@@ -200,16 +200,16 @@ def _halve(history: StateHistory, change: Boundary) -> Decision | None:
     return _about(history, change, "halve", [place], reason)
 
 
-def _confirm(history: StateHistory, change: Boundary) -> Decision | None:
+def _confirm(history: StateHistory, change: Change) -> Decision | None:
     """Decide to launch both sides again until each has launches that agree, and likewise a bad oldest version."""
-    sides = {change.good: False, change.bad: True}
+    sides = {change.good_side: False, change.bad_side: True}
     if history.bad_from_start is not None:
         sides[history.bad_from_start] = True
     enough = history.enough_failures(change)
     lacking = [
         place
         for place, bad in sorted(sides.items())
-        if not (history.agrees(place, bad=bad) and (place != change.bad or enough))
+        if not (history.agrees(place, bad=bad) and (place != change.bad_side or enough))
         and history.versions[place].left(history.rules)
     ]
     if not lacking:
@@ -219,18 +219,18 @@ def _confirm(history: StateHistory, change: Boundary) -> Decision | None:
     return _about(history, change, "confirm", lacking, reason)
 
 
-def _about(history: StateHistory, change: Boundary, kind: DecisionKind, launch: Sequence[int], reason: str) -> Decision:
-    bracket = (change.before, change.after)
+def _about(history: StateHistory, change: Change, kind: DecisionKind, launch: Sequence[int], reason: str) -> Decision:
+    bracket = (change.begin, change.after)
     return Decision(launch=tuple(launch), kind=kind, reason=reason, metric=history.metric, bracket=bracket)
 
 
-def _part_time(history: StateHistory, change: Boundary) -> Decision | None:
+def _part_time(history: StateHistory, change: Change) -> Decision | None:
     """Decide to launch the version that is the most informative about how far a flaky failure reaches."""
     reach = history.reach(change)
     place = most_informative(history, change, reach)
     if place is None:
         return _confirm(history, change)
-    seen, bad = history.evidence(change.bad), version_name(history.versions, change.bad)
+    seen, bad = history.evidence(change.bad_side), version_name(history.versions, change.bad_side)
     if seen.good:
         share = fails(reach, max(seen.survived, default=None))
         found = f"{bad} fails in about {share:.0%} of its launches"
@@ -242,13 +242,13 @@ def _part_time(history: StateHistory, change: Boundary) -> Decision | None:
     return replace(_about(history, change, "repeat", [place], reason), posterior=posterior)
 
 
-def _in_time(history: StateHistory, change: Boundary) -> Decision | None:
+def _in_time(history: StateHistory, change: Change) -> Decision | None:
     """Decide to launch a side again if failures come so late or so rarely that the good side may have missed one."""
     chance = history.doubt(change)
     place = settling(history, change) if chance > history.rules.alpha else None
     if place is None:
         return None
-    good, version = version_name(history.versions, change.good), version_name(history.versions, place)
+    good, version = version_name(history.versions, change.good_side), version_name(history.versions, place)
     reason = (
         f"judging by the steps at which launches failed, {good} may be bad and may have ended before its failure "
         f"was due ({chance:.1%}): launching {version} once more"
@@ -256,9 +256,9 @@ def _in_time(history: StateHistory, change: Boundary) -> Decision | None:
     return _about(history, change, "repeat", [place], reason)
 
 
-def _sides(history: StateHistory, change: Boundary) -> str:
-    before, after = (version_name(history.versions, place) for place in (change.before, change.after))
-    was, is_ = ("good", "bad") if change.worse else ("bad", "good")
+def _sides(history: StateHistory, change: Change) -> str:
+    before, after = (version_name(history.versions, place) for place in (change.begin, change.after))
+    was, is_ = ("bad", "good") if change.kind == "first_fixed" else ("good", "bad")
     return f"{history.metric}: {before} is {was} and {after} is {is_}"
 
 
@@ -277,7 +277,7 @@ def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
     ends = _outer(versions, rules)
     if not ends:
         return "no version could be launched"
-    found = [_boundary_found(versions, boundary, rules) for boundary in conclude(versions, rules=rules)]
+    found = [_change_found(versions, change, rules) for change in conclude(versions, rules=rules)]
     for history in histories:
         oldest = history.bad_from_start
         if oldest is not None:
@@ -306,32 +306,32 @@ def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
     return f"{good}; only --search full would find a bad version between them" if unsearched else good
 
 
-def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
-    metric, after = boundary.metric, version_name(versions, boundary.after)
+def _change_found(versions: RowVersions, change: Change, rules: Rules) -> str:
+    metric, after, is_worse = change.metric, version_name(versions, change.after), change.kind == "first_bad"
     # A change of level is named slower or faster: whether slower is bad depends on the baseline.
     if metric == LEVEL:
-        what = "first slower version" if boundary.worse else "first faster version"
+        what = "first slower version" if is_worse else "first faster version"
     else:
-        what = "first bad version" if boundary.worse else "first version that is good again"
-    if not boundary.between:
-        doubt = _doubt(versions, boundary, rules)
-        if boundary.confirmed:
+        what = "first bad version" if is_worse else "first version that is good again"
+    if not change.untestable:
+        doubt = _doubt(versions, change, rules)
+        if change.confirmed:
             return f"{metric}: {after} is the {what}{doubt}"
         return f"{metric}: {after} may be the {what}, but not both sides have {rules.agree} launches that agree{doubt}"
-    start = "the start" if boundary.before < 0 else version_name(versions, boundary.before)
-    unclear = len(boundary.between)
+    start = "the start" if change.before is None else version_name(versions, change.before)
+    unclear = len(change.untestable)
     found = f"{metric}: the {what} lies between {start} and {after}; unclear versions between them: {unclear}"
-    return found if boundary.confirmed else f"{found}; not both sides have {rules.agree} launches that agree"
+    return found if change.confirmed else f"{found}; not both sides have {rules.agree} launches that agree"
 
 
-def _doubt(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
+def _doubt(versions: RowVersions, change: Change, rules: Rules) -> str:
     """Return the reservation about a version whose few launches all failed."""
-    if boundary.metric != "outcome" or not boundary.worse or boundary.before < 0:
+    if change.metric != "outcome" or change.kind == "first_fixed" or change.before is None:
         return ""
     history = StateHistory(versions=versions, metric="outcome", rules=rules)
     if history.is_mixed:
         return ""
-    failed = history.failures_from(boundary)
+    failed = history.failures_from(change)
     return (
         f" ({every(failed, 'launch')} from there on failed; if only some launches fail, the failure may have begun "
         "earlier: see --search full)"
@@ -345,12 +345,12 @@ NEARLY = 0.9
 """Share of the best launch's information from which an image at hand is preferred."""
 
 
-def open_places(history: StateHistory, change: Boundary) -> list[int]:
+def open_places(history: StateHistory, change: Change) -> list[int]:
     """Return the versions between the two sides that can still be launched."""
-    return [place for place in change.between if history.may_be_settled(place)]
+    return [place for place in change.untestable if history.may_be_settled(place)]
 
 
-def splitting_version(history: StateHistory, change: Boundary) -> int | None:
+def splitting_version(history: StateHistory, change: Change) -> int | None:
     """Return the version that halves the range between the two sides, or None if nothing is left to launch.
 
     With `n` possible positions of the change, any split into parts of at most 2^(ceil(log2 n) - 1) is optimal in the
@@ -365,7 +365,7 @@ def splitting_version(history: StateHistory, change: Boundary) -> int | None:
     count = len(places) + 1
     silent = [
         place
-        for place in change.between
+        for place in change.untestable
         if not versions[place].testable or (versions[place].launches > 0 and history.states[place] is None)
     ]
     largest = (1 << (count - 1).bit_length()) // 2
@@ -373,7 +373,7 @@ def splitting_version(history: StateHistory, change: Boundary) -> int | None:
 
     def affordable(index: int) -> bool:
         older, newer = index, count - index
-        beside_bad = newer if change.worse else older
+        beside_bad = older if change.kind == "first_fixed" else newer
         return max(older, newer) <= largest and beside_bad <= largest - spare
 
     def rank(index: int) -> tuple[bool, int, int, int]:
@@ -393,7 +393,7 @@ def fails(reach: Reach, steps: int | None) -> float:
     return 1 - chance_of_luck(reach.seen, [_good(steps)])
 
 
-def most_informative(history: StateHistory, change: Boundary, reach: Reach) -> int | None:
+def most_informative(history: StateHistory, change: Change, reach: Reach) -> int | None:
     """Return the version whose next launch is the most informative about the extent; None if no launch could matter."""
     versions, alpha = history.versions, history.rules.alpha
     left = [0, *(versions[place].left(history.rules) for place in reach.places[1:])]
@@ -418,13 +418,13 @@ def most_informative(history: StateHistory, change: Boundary, reach: Reach) -> i
     return max(at_hand or bits, key=bits.__getitem__)
 
 
-def settling(history: StateHistory, change: Boundary) -> int | None:
+def settling(history: StateHistory, change: Change) -> int | None:
     """Return the side of a change whose next launch, if it ends like the earlier ones, leaves the smaller doubt."""
-    good, bad = history.evidence(change.good), history.evidence(change.bad)
-    (steps,) = _steps(history, [change.good])
+    good, bad = history.evidence(change.good_side), history.evidence(change.bad_side)
+    (steps,) = _steps(history, [change.good_side])
     again = {
-        change.good: replace(good, good=good.good + 1) if steps is None else good.fine(steps),
-        change.bad: bad.failed(sorted(bad.failed_at)[len(bad.failed_at) // 2]),
+        change.good_side: replace(good, good=good.good + 1) if steps is None else good.fine(steps),
+        change.bad_side: bad.failed(sorted(bad.failed_at)[len(bad.failed_at) // 2]),
     }
 
     def left(place: int) -> float:

@@ -16,8 +16,9 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from harness.judge.comparison.noise import interval_of
-from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, RowVersions, Rules, likeliest, version_name
-from harness.model import Floats, Spread
+from harness.judge.history.changes import level_ratio
+from harness.judge.next.bisect_records import LEVEL, Decision, RowVersions, Rules, likeliest, version_name
+from harness.model import Change, Floats, Spread
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002
@@ -196,9 +197,9 @@ class LevelHistory:
         """Return the next round; None if more rounds would show nothing."""
         return (self._narrow() or self._confirm()) if self.firsts else self._look()
 
-    def boundaries(self) -> tuple[Boundary, ...]:
+    def changes(self) -> tuple[Change, ...]:
         """Return the steps that were found, each as an interval that misses the right version with chance `alpha`."""
-        return tuple(self._boundary(number) for number in range(len(self.firsts)))
+        return tuple(self._change(number) for number in range(len(self.firsts)))
 
     def reached(self, number: int, place: int) -> float:
         """Return the probability that the new level of a step has been reached at `place`."""
@@ -285,21 +286,21 @@ class LevelHistory:
         reason = f"{why}, with {names} side by side"
         return Decision(launch=tuple(places), kind="compare", reason=reason, metric=LEVEL, posterior=posterior)
 
-    def _boundary(self, number: int) -> Boundary:
+    def _change(self, number: int) -> Change:
         """Return the measured versions that enclose a step; it lies beyond each with probability alpha / 2 at most."""
         measured, sure = self.figures.places, self.rules.alpha / 2
         before = max(p for p in measured if self.reached(number, p) <= sure or p == measured[0])
         after = min(p for p in measured if self.reached(number, p) >= 1 - sure or p == measured[-1])
         size = float(self.fit.sizes[number])
-        return Boundary(
+        interval = interval_of(self.fit.spread, size, float(self.fit.errors[number]))
+        return Change(
             metric=LEVEL,
+            kind="first_bad" if size > 0 else "first_fixed",
             before=before,
             after=after,
-            worse=size > 0,
-            confirmed=self._rounds_together((before, after)) >= self.rules.agree,
-            size=size,
-            interval=interval_of(self.fit.spread, size, float(self.fit.errors[number])),
+            effect=level_ratio(LEVEL, size, interval),
             p=self.fit.p(number, places=len(measured) - 1),
+            confirmed=self._rounds_together((before, after)) >= self.rules.agree,
         )
 
 

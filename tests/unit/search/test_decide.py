@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.history.flaky import Evidence
-from harness.judge.next.bisect_records import Boundary, Expected, VersionEvidence, expected_launches
-from harness.judge.next.bisection import boundaries_of
+from harness.judge.next.bisect_records import Expected, VersionEvidence, expected_launches
+from harness.judge.next.bisection import searched_changes
 from harness.judge.next.decide import conclude, decide, not_needed
 from harness.judge.next.rounds import to_confirm
-from harness.model import CellVerdict, End, Trial, Trials, VerdictName
+from harness.model import CellVerdict, Change, End, Trial, Trials, VerdictName
 from tests.players.searching import RULES, fresh, launched, launches, play, row, step_at
 from tests.players.trials import row_run
 
 
 def named(spots) -> list[tuple[int | None, int]]:
-    return [(boundary.before, boundary.after) for boundary in conclude(spots, rules=RULES)]
+    return [(change.before, change.after) for change in conclude(spots, rules=RULES)]
 
 
 @pytest.mark.parametrize("versions", [*range(2, 33), 63, 64])
@@ -31,7 +31,7 @@ def test_every_first_bad_version_is_named_within_the_bound(versions):
     for first_bad in range(1, versions):
         spots, log = play(fresh(versions), step_at(first_bad))
         assert conclude(spots, rules=RULES) == (
-            Boundary(metric="outcome", before=first_bad - 1, after=first_bad, worse=True, confirmed=True),
+            Change(metric="outcome", kind="first_bad", before=first_bad - 1, after=first_bad, confirmed=True),
         )
         assert launches(log) <= math.ceil(math.log2(versions)) + 4
 
@@ -92,7 +92,7 @@ def test_a_series_that_was_fixed_takes_one_launch_more():
     """The oldest version is accused, too, and therefore confirmed."""
     spots, log = play(fresh(32), lambda place: "bad" if place < 11 else "good")
     (found,) = conclude(spots, rules=RULES)
-    assert (found.before, found.after, found.worse, found.confirmed) == (10, 11, False, True)
+    assert (found.before, found.after, found.kind, found.confirmed) == (10, 11, "first_fixed", True)
     assert launches(log) <= math.ceil(math.log2(32)) + 5
     assert "bad since before version 0" in log[-1].reason
 
@@ -132,7 +132,7 @@ def test_what_earlier_runs_know_splits_the_history():
 def test_a_gap_is_an_interval():
     spots, log = play(fresh(12), step_at(7, untestable=(5, 6, 7)))
     (found,) = conclude(spots, rules=RULES)
-    assert (found.before, found.after, list(found.between)) == (4, 8, [5, 6, 7])
+    assert (found.before, found.after, found.untestable) == (4, 8, (5, 6, 7))
     assert "lies between version 4 and version 8; unclear versions between them: 3" in log[-1].reason
 
 
@@ -219,8 +219,8 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
     ]
     for run, (end, steps) in zip(runs, told, strict=True):
         run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
-    (found,) = boundaries_of(row_run(runs, asked=Trials(least=2, most=2)))
-    assert (found.before, list(found.between), found.after) == (1, [2], 3)
+    (found,) = searched_changes(row_run(runs, asked=Trials(least=2, most=2)))
+    assert (found.before, found.untestable, found.after) == (1, (2,), 3)
 
 
 def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions() -> None:
@@ -230,7 +230,7 @@ def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions() -> N
         run.trials.extend(trial(number, end="completed" if steps else "setup", steps=steps) for number in range(2))
     searched = row_run(runs, asked=Trials(least=2, most=2))
     searched.planned = replace(searched.planned, series=replace(searched.planned.series, baseline="0"))
-    assert not boundaries_of(searched)
+    assert not searched_changes(searched)
 
 
 # ---------------------------------------------------------------- what was bad once is launched again at once

@@ -42,7 +42,7 @@ def steps_of(versions: int, sizes: dict[int, float]) -> list[float]:
 
 
 def named(spots: Sequence[VersionEvidence], rules: Rules = RULES) -> list[tuple[int, int]]:
-    return [(boundary.before, boundary.after) for boundary in conclude(spots, rules=rules)]
+    return [(change.before, change.after) for change in conclude(spots, rules=rules)]
 
 
 @pytest.mark.parametrize("first", [1, 2, 7, 12, 18, 23])
@@ -50,9 +50,11 @@ def named(spots: Sequence[VersionEvidence], rules: Rules = RULES) -> list[tuple[
 def test_a_step_is_named_at_a_sixth_of_the_launches_of_full_rounds(first, size):
     spots, log = measured(steps_of(24, {first: size}), spread=0.01, seed=first)
     (found,) = conclude(spots, rules=RULES)
-    assert (found.before, found.after, found.worse, found.confirmed) == (first - 1, first, size > 0, True)
-    assert found.interval is not None
-    assert found.interval[0] < size < found.interval[1] or abs(found.size - size) < 0.02
+    kind = "first_bad" if size > 0 else "first_fixed"
+    assert (found.before, found.after, found.kind, found.confirmed) == (first - 1, first, kind, True)
+    assert found.effect is not None
+    low, high = map(math.log, found.effect.bounds)
+    assert low < size < high or abs(math.log(found.effect.value) - size) < 0.02
     assert sum(len(decision.launch) for decision in log) <= 24 * 8 / 6
 
 

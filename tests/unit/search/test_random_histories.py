@@ -48,7 +48,7 @@ def knowing(rng: random.Random, truth: Truth, *, share: float) -> list[VersionEv
 
 
 def sure_changes(truth: Truth, spots: Sequence[VersionEvidence]) -> list[tuple[int, int, bool]]:
-    """Return, by brute force, one boundary for each change between versions with a clear result."""
+    """Return, by brute force, one change between neighbours with other clear results."""
     known = [place for place, said in enumerate(truth) if said in ("good", "bad") and spots[place].testable]
     return [
         (before, after, truth[after] == "bad")
@@ -58,7 +58,7 @@ def sure_changes(truth: Truth, spots: Sequence[VersionEvidence]) -> list[tuple[i
 
 
 def found(spots: Sequence[VersionEvidence], rules: Rules = RULES) -> list[tuple[int | None, int, bool]]:
-    return [(b.before, b.after, b.worse) for b in conclude(spots, rules=rules)]
+    return [(each.before, each.after, each.kind == "first_bad") for each in conclude(spots, rules=rules)]
 
 
 def check_decisions(spots: Sequence[VersionEvidence], log: Sequence[Decision], truth: Truth) -> None:
@@ -86,7 +86,7 @@ def test_one_change_is_found_with_gaps_or_without(chunk):
         spots, log = play(start, answers(truth))
         check_decisions(start, log, truth)
         assert found(spots) == sure_changes(truth, spots), (seed, truth)
-        assert all(boundary.confirmed for boundary in conclude(spots, rules=RULES))
+        assert all(change.confirmed for change in conclude(spots, rules=RULES))
 
 
 @pytest.mark.parametrize("chunk", range(5))
