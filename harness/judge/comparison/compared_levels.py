@@ -16,13 +16,13 @@ from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, PEAKS, RULES, usable
 from harness.judge.comparison.noise import log_t_interval
 from harness.judge.comparison.round_tables import (
+    FEWEST_ROUNDS,
     Columns,
     Round,
     RoundTable,
     level_columns,
     measured_together,
-    never_side_by_side,
-    often,
+    side_by_side,
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow
@@ -130,7 +130,7 @@ class Compared:
 
     def _table(self, name: str) -> RoundTable | None:
         if name not in EXACT:
-            return table_of(often(self.columns[name]))
+            return table_of(self.columns[name])
         own = self.own_levels(name)
         values = np.log([[level for level, _ in own.values()]])
         return RoundTable(values=values, positions=tuple(own)) if len(own) > 1 else None
@@ -156,8 +156,9 @@ class Compared:
     @cached_property
     def _apart(self) -> tuple[int, ...]:
         compared = {place for table in self.tables.get("step_time", ()) for place in table.positions}
-        apart = {place for part in self.parts for place in never_side_by_side(part.working, steps=self.steps)}
-        return tuple(sorted(apart - compared))
+        beside = {place for part in self.parts for place in side_by_side(part.working)}
+        measured = [place for place, own in self.columns["step_time"].items() if len(own) >= FEWEST_ROUNDS]
+        return tuple(place for place in measured if place not in compared | beside) if len(measured) > 1 else ()
 
     def of(self, name: str) -> Sequence[Sequence[Trial]]:
         """Return the trials that a level signal compares."""
@@ -178,10 +179,12 @@ class Compared:
         """
         found: dict[int, LevelEstimate] = {}
         for table in self.tables.get(name, ()):
-            own = dict(zip(table.positions, table.values.T, strict=True))
-            shifts = [math.log(found[place][0]) - float(own[place].mean()) for place in own if place in found]
+            both = zip(table.positions, table.values.T, table.levels, strict=True)
+            own = {place: values + (level - np.nanmean(values)) for place, values, level in both}
+            shifts = [math.log(found[place][0]) - float(np.nanmean(own[place])) for place in own if place in found]
             shift = sum(shifts) / max(1, len(shifts))
-            found = {place: level_of(np.exp(values + shift).tolist()) for place, values in own.items()} | found
+            levels = {place: np.exp(values[np.isfinite(values)] + shift).tolist() for place, values in own.items()}
+            found = {place: level_of(figures) for place, figures in levels.items()} | found
         return found
 
     def own_levels(self, name: str) -> Mapping[int, LevelEstimate]:
@@ -244,7 +247,8 @@ class Modes:
 
 def modes_of(table: RoundTable, *, least: float, noise: Spread | None) -> Modes | None:
     """Return the two modes of the launches of a table; None if no version has two that differ by `least`, a log."""
-    if len(table.values) < 2 * FEWEST_OF_MODE or (fit := _fit(table.values)) is None:
+    whole = {number: own for number, own in zip(table.rounds, table.values, strict=True) if np.isfinite(own).all()}
+    if len(whole) < 2 * FEWEST_OF_MODE or (fit := _fit(np.array([*whole.values()]))) is None:
         return None
     gap, slow, usual = fit
     both = (slow.sum(axis=0) >= FEWEST_OF_MODE) & ((~slow).sum(axis=0) >= FEWEST_OF_MODE)
@@ -255,11 +259,11 @@ def modes_of(table: RoundTable, *, least: float, noise: Spread | None) -> Modes 
     return Modes(
         gap=gap,
         slow={
-            place: frozenset(number for number, is_slow in zip(table.rounds, own, strict=True) if is_slow)
+            place: frozenset(number for number, is_slow in zip(whole, own, strict=True) if is_slow)
             for place, own, known in zip(table.positions, slow.T, is_known, strict=True)
             if known
         },
-        launches=len(table.values),
+        launches=len(whole),
     )
 
 

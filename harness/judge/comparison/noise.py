@@ -12,12 +12,14 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import stdtrit
 
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.round_tables import pair_differences
+from harness.judge.comparison.round_tables import pair_differences, without_gaps
 from harness.model import LEVELS, Floats, Interval, Noise, Spread, Steps, Trial, grouped, ratio_of
 
+Bools = npt.NDArray[np.bool_]
 CONFIDENCE = 0.95
 """Confidence level of the intervals in reports."""
 TAIL = 4.0
@@ -73,30 +75,36 @@ def pooled_spread(spreads: Sequence[Spread]) -> Spread:
 
 
 def without_rounds(values: Floats) -> tuple[Floats, Floats]:
-    """Return the table without round effects, first with outliers winsorized, then as measured."""
-    rounds, versions = values.shape
-    drawn = values
-    if rounds >= ROUNDS_TO_CLEAN and (rounds - 1) * (versions - 1) >= FREEDOM_TO_CLEAN:
-        drawn = _drawn_in(values)
+    """Return the table without gaps and round effects, first with outliers winsorized, then as measured."""
+    drawn, known = without_gaps(values), np.isfinite(values)
+    if len(values) >= ROUNDS_TO_CLEAN and freedom_of(known) >= FREEDOM_TO_CLEAN:
+        drawn = _drawn_in(drawn, known)
     of_round = drawn.mean(axis=1, keepdims=True)
-    return np.asarray(drawn - of_round), np.asarray(values - of_round)
+    return np.asarray(drawn - of_round), np.where(known, values, drawn) - of_round
 
 
-def spread_within(values: Floats) -> Spread:
-    """Return the residual noise of one launch, after round and version effects. Raises ValueError if the table has
-    fewer than 2 x 2 launches, which show none."""
-    rounds, versions = values.shape
-    freedom = (rounds - 1) * (versions - 1)
+def freedom_of(known: Bools) -> int:
+    """Return the residual degrees of freedom, after round and version effects, of a table with these figures. Raises
+    ValueError if the table has fewer than 2 x 2 launches, which show no noise."""
+    freedom = int(known.sum()) - sum(known.shape) + 1
     if freedom < 1:
-        raise ValueError(f"{rounds} x {versions} launches show no noise: at least 2 x 2 are needed")
+        raise ValueError(f"{known.shape[0]} x {known.shape[1]} launches show no noise: at least 2 x 2 are needed")
+    return freedom
+
+
+def spread_within(values: Floats, known: Bools) -> Spread:
+    """Return the residual noise of one launch, after round and version effects, of a table without gaps of which only
+    the `known` figures count."""
+    freedom = freedom_of(known)
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     return Spread(deviation=max(math.sqrt(float((rest**2).sum()) / freedom), NEGLIGIBLE), freedom=freedom)
 
 
-def _drawn_in(values: Floats) -> Floats:
-    """Winsorize the residuals of a two-way fit with Student errors, by EM from medians (Lange and others, 1989)."""
-    rounds, versions = values.shape
-    share = (rounds - 1) * (versions - 1) / values.size
+def _drawn_in(values: Floats, known: Bools) -> Floats:
+    """Winsorize the residuals of a two-way fit with Student errors, by EM from medians (Lange and others, 1989). Only
+    the `known` figures count; the others are those of the fit."""
+    count = int(known.sum())
+    share = freedom_of(known) / count
 
     def weighted(values: Floats, *, axis: int) -> Floats:
         return np.asarray((values * weights).sum(axis=axis, keepdims=True) / weights.sum(axis=axis, keepdims=True))
@@ -104,15 +112,15 @@ def _drawn_in(values: Floats) -> Floats:
     of_round = np.median(values, axis=1, keepdims=True)
     of_version = np.median(values - of_round, axis=0, keepdims=True)
     rest = values - of_round - of_version
-    scale2 = float((np.median(np.abs(rest)) * 1.4826) ** 2 / share) + NEGLIGIBLE**2
+    scale2 = float((np.median(np.abs(rest[known])) * 1.4826) ** 2 / share) + NEGLIGIBLE**2
     for _ in range(ITERATIONS):
-        weights = (TAIL + 1) / (TAIL + rest**2 / scale2)
+        weights = known * (TAIL + 1) / (TAIL + rest**2 / scale2)
         of_round = weighted(values - of_version, axis=1)
         of_version = weighted(values - of_round, axis=0)
         rest = values - of_round - of_version
-        scale2 = float((weights * rest**2).mean() / share) + NEGLIGIBLE**2
+        scale2 = float((weights * rest**2).sum() / count / share) + NEGLIGIBLE**2
     far = FAR * math.sqrt(scale2)
-    return np.asarray(of_round + of_version + np.clip(rest, -far, far))
+    return np.asarray(of_round + of_version + known * np.clip(rest, -far, far))
 
 
 Replicates = tuple[Trial, Trial]

@@ -18,6 +18,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from scipy.special import chdtri, fdtrc, ndtri, stdtr, stdtrit
 
 from harness.judge.comparison.noise import (
     NEGLIGIBLE,
+    Bools,
     cautious,
     interval_of,
     pooled_spread,
@@ -88,17 +90,43 @@ class Levels:
 
 @dataclass(frozen=True, kw_only=True)
 class Laid:
-    """A table without round effects, shape (rounds, versions): `values` with outliers winsorized, `raw` as measured.
-    `noisier`: the significance level at which versions of a level count as noisier than the others."""
+    """A table without round effects and gaps, shape (rounds, versions): `values` with outliers winsorized, `raw` as
+    measured. `known`: which figures were measured. `noisier`: the significance level at which versions of a level count
+    as noisier than the others."""
 
     values: Floats
     raw: Floats
+    known: Bools
     spread: Spread
     noisier: float = NOISIER
 
     @property
     def rounds(self) -> int:
-        return len(self.values)
+        """Return how many figures the usual version has."""
+        return int(np.median(self.known.sum(axis=0)))
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Return the covariance of the versions' levels around their mean, in variances of a launch, shape (versions,
+        versions), by least squares: fewer figures, and rounds that hardly connect versions, make it larger."""
+        known = self.known.astype(np.float64)
+        equations = np.diag(known.sum(axis=0)) - known.T @ (known / known.sum(axis=1, keepdims=True))
+        return np.asarray(np.linalg.inv(equations + 1 / self.versions) - 1 / self.versions)
+
+    @property
+    def shares(self) -> Floats:
+        """Return the variance of the noise in the level of each version, in variances of a launch."""
+        if self.known.all():
+            return np.full(self.versions, 1 / self.rounds)
+        return np.asarray(np.diag(self.covariance) * self.versions / (self.versions - 1))
+
+    def error(self, one: npt.NDArray[np.intp], other: npt.NDArray[np.intp]) -> float:
+        """Return the standard error of the difference between the mean levels of two groups of versions."""
+        if self.known.all():
+            return self.spread.deviation * math.sqrt((1 / len(one) + 1 / len(other)) / self.rounds)
+        contrast = np.zeros(self.versions)
+        contrast[one], contrast[other] = 1 / len(one), -1 / len(other)
+        return self.spread.deviation * math.sqrt(float(contrast @ self.covariance @ contrast))
 
     @property
     def versions(self) -> int:
@@ -121,16 +149,16 @@ def lay_out(table: Floats, noise: Spread | None = None) -> Laid:
     spread between a version's launches may tell more, as it has more degrees of freedom; it includes the effects of the
     rounds.
     """
-    values, raw = without_rounds(table)
-    spread = spread_within(values)
-    rounds, versions = table.shape
+    known, (values, raw) = np.isfinite(table), without_rounds(table)
+    spread = spread_within(values, known)
+    versions = table.shape[1]
     if versions < FEW_VERSIONS and noise is not None:
         spread = pooled_spread([spread, noise])
     elif versions < FEW_VERSIONS:
-        deviation = max(math.sqrt(float(table.var(axis=0, ddof=1).mean())), NEGLIGIBLE)
-        plain = Spread(deviation=deviation, freedom=versions * (rounds - 1))
+        deviation = max(math.sqrt(float(np.nanvar(table, axis=0, ddof=1).mean())), NEGLIGIBLE)
+        plain = Spread(deviation=deviation, freedom=int(known.sum()) - versions)
         spread = min(spread, plain, key=lambda each: each.deviation * float(stdtrit(each.freedom, 0.999)))
-    return Laid(values=values, raw=raw, spread=spread)
+    return Laid(values=values, raw=raw, known=known, spread=spread)
 
 
 def find_levels(table: Laid, *, least: float, alpha: float) -> Levels:
@@ -156,11 +184,11 @@ def find_levels(table: Laid, *, least: float, alpha: float) -> Levels:
         likeliest, earliest, latest = place_change(
             means[low:high],
             range(nearest - low, farthest - low + 1),
-            rounds=laid.rounds,
+            rounds=int(laid.known[:, low:high].sum(axis=0).min()),
             spread=cautious(laid.spread, laid.rounds) if laid.rounds > 1 else laid.spread,
         )
         size = heights[number + 1] - heights[number]
-        error = laid.spread.deviation * math.sqrt((1 / (first - low) + 1 / (high - first)) / laid.rounds)
+        error = laid.error(np.arange(low, first), np.arange(first, high))
         shifts.append(
             Changepoint(
                 first=low + likeliest,
@@ -278,12 +306,15 @@ def _p(
     rest, level = np.concatenate([np.arange(*other) for other in others]), np.arange(*inside)
     smaller = min(len(rest), len(level))
     tried = places_tried(laid.versions, smaller, alone=alone)
-    test = Test(spread=laid.spread, rounds=laid.rounds, smaller=smaller, tried=tried, alpha=alpha)
+    both = laid.known[:, rest].any(axis=1) & laid.known[:, level].any(axis=1)  # rounds with figures of both sides
+    test = Test(spread=laid.spread, rounds=int(both.sum()), smaller=smaller, tried=tried, alpha=alpha)
     # Winsorizing moves outliers towards other launches of their version; for few versions, raw values are tested.
-    old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[:, rest]
-    new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
+    old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[both][:, rest]
+    new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[both][:, level]
     if laid.rounds > 1:
-        error = laid.spread.deviation * math.sqrt(1 / len(rest) + 1 / len(level))
+        if test.rounds < 2:
+            return 1.0
+        error = laid.error(rest, level) * math.sqrt(test.rounds)
         p = test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
         return max([p, *(_p_if_noisier(laid, rest, level, own, tried=tried) for own in (rest, level))])
     few, many = (old, new) if len(rest) == smaller else (new, old)
@@ -296,10 +327,11 @@ ROUNDS_FOR_OWN = 3
 farthest launch of each version does not count in the test: it may be an outlier."""
 
 
-def own_noise(raw: Floats, own: npt.NDArray[np.intp], *, alpha: float = NOISIER) -> tuple[Spread, Spread] | None:
+def own_noise(laid: Laid, own: npt.NDArray[np.intp], *, alpha: float = NOISIER) -> tuple[Spread, Spread] | None:
     """Return the noise of the launches of the versions `own` and that of all others if the former is higher at the
-    significance level `alpha`; else, or with fewer than two others, None. `raw` is the table, shape (rounds, versions).
+    significance level `alpha`; else, or with fewer than two others, None. Only rounds with figures of all `own` count.
     """
+    raw = laid.raw[laid.known[:, own].all(axis=1)]
     rounds, versions = raw.shape
     others = np.setdiff1d(np.arange(versions), own)
     if rounds < ROUNDS_FOR_OWN + (len(own) > 2) or len(others) < 2:
@@ -325,10 +357,10 @@ def _p_if_noisier(
     """Return the p-value of Welch's test of `level` against `rest` if the launches of the versions `own`, which are one
     of both, differ by more than those of all others; 0 if they do not.
     """
-    noises = own_noise(laid.raw, own, alpha=laid.noisier)
+    noises = own_noise(laid, own, alpha=laid.noisier)
     if noises is None:
         return 0.0
-    launches = [len(own) * laid.rounds, (len(rest) + len(level) - len(own)) * laid.rounds]
+    launches = [int(laid.known[:, side].sum()) for side in (own, np.setdiff1d([*rest, *level], own))]
     parts = [noise.deviation**2 / number for noise, number in zip(noises, launches, strict=True)]
     freedom = sum(parts) ** 2 / sum(part**2 / noise.freedom for part, noise in zip(parts, noises, strict=True))
     difference = laid.raw[:, level].mean() - laid.raw[:, rest].mean()

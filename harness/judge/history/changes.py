@@ -186,16 +186,14 @@ class KnownLevels:
         signal, logs = SIGNALS[self.metric], self.table.values
         figures = np.exp(-logs if signal.falls else logs)
         changes = []
-        for shift, change in self.shifts(baseline):
+        for shift, change in level_changes(
+            self.metric, self.table.positions, self.levels, least=self.least, baseline=baseline
+        ):
             begin, end = shift.stretch
-            size = abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
+            size = abs(float(np.nanmean(figures[:, shift.first : end]) - np.nanmean(figures[:, begin : shift.first])))
             if (2 if shift.drift else 1) * size > signal.least:
                 changes.append(replace(change, p=None) if self.metric in EXACT else change)
         return changes
-
-    def shifts(self, baseline: int | None) -> list[tuple[Changepoint, Change]]:
-        """Return the shifts that are findings, with their changes."""
-        return level_changes(self.metric, self.table.positions, self.levels, least=self.least, baseline=baseline)
 
 
 def known_levels(
@@ -204,15 +202,14 @@ def known_levels(
     """Return the levels of a table. With few versions, its noise is pooled with `noise`, the lane's A/A noise.
     `noisier`: as in `Laid`."""
     of_lane = spread_of(noise, metric)
-    alike = floor(of_lane, rounds=len(table.values))
-    least = max(log_of(metric, limit), alike)
     if metric in EXACT:
         values, raw = without_rounds(table.values)
-        laid = Laid(values=values, raw=raw, spread=Spread(deviation=0.0, freedom=1))
-        levels = exact_levels(table.values[0])
+        laid = Laid(values=values, raw=raw, known=np.isfinite(raw), spread=Spread(deviation=0.0, freedom=1))
     else:
         laid = replace(lay_out(table.values, of_lane), noisier=noisier)
-        levels = find_levels(laid, least=least, alpha=ALPHA)
+    alike = floor(of_lane, rounds=laid.rounds)
+    least = max(log_of(metric, limit), alike)
+    levels = exact_levels(table.values[0]) if metric in EXACT else find_levels(laid, least=least, alpha=ALPHA)
     return KnownLevels(metric=metric, table=table, laid=laid, levels=levels, alike=alike, least=least)
 
 

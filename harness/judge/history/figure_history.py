@@ -135,7 +135,7 @@ def _laid_by_neighbours(row: Floats) -> Laid:
         runs = (count for count in range(1, MOST_ODD) if len(figures) * share ** (count + 1) < RARE_RUNS)
         middle = _running_median(figures, next(runs, MOST_ODD))
     drawn = middle + np.clip(figures - middle, -far, far)
-    return Laid(values=drawn[None, :], raw=figures[None, :], spread=spread)
+    return Laid(values=drawn[None, :], raw=figures[None, :], known=np.isfinite(row), spread=spread)
 
 
 def _levels_beside_correlation(laid: Laid, *, least: float) -> tuple[Levels, float]:

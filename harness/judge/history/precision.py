@@ -34,6 +34,7 @@ from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import FEW_VERSIONS, MAYBE_NOISIER, least_found, own_noise
 from harness.judge.history.changes import KnownLevels, known_levels, signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
+from harness.judge.history.transitions import bad_along
 from harness.model import (
     LEVELS,
     SIGNALS,
@@ -107,61 +108,61 @@ def rises(known: KnownLevels, baseline: int | None) -> dict[int, Rise]:
     means, margins = laid.values.mean(axis=0), partial(_margins, laid.spread, rounds=laid.rounds, least=known.alike)
     base = positions.index(baseline) if baseline in positions else 0
     reference = next(piece for piece in pieces if base in piece)
-    found = dict(zip(reference, _rises_within(means[reference], base - reference.start, margins), strict=True))
+    within = _rises_within(means[reference], laid.shares[reference], base - reference.start, margins)
+    found = dict(zip(reference, within, strict=True))
     for before, piece in itertools.pairwise([reference, *pieces]):
         for column in piece if piece != reference else ():
             over = [
-                Rise(size=float(means[column] - means[side].mean()), margin=float(margins(1, len(side))))
+                Rise(
+                    size=float(means[column] - means[side].mean()),
+                    margin=float(margins(laid.shares[column], laid.shares[side].mean() / len(side))),
+                )
                 for side in (reference, before)
             ]
             found[column] = max(over, key=lambda each: each.high)
     for column in found.keys() - {base}:  # a noisier version is ruled out only within its own noise
-        if (noises := own_noise(laid.raw, np.array([column]))) is not None:
-            own = float(stdtrit(noises[0].freedom, SURE)) * noises[0].deviation / math.sqrt(laid.rounds)
+        if (noises := own_noise(laid, np.array([column]))) is not None:
+            own = float(stdtrit(noises[0].freedom, SURE)) * noises[0].deviation * math.sqrt(laid.shares[column])
             found[column] = replace(found[column], margin=max(found[column].margin, own))
     return {positions[column]: found[column] for column in sorted(found)}
 
 
-def _rises_within(means: Floats, base: int, margins: Callable[..., Floats]) -> Iterator[Rise]:
+def _rises_within(means: Floats, shares: Floats, base: int, margins: Callable[..., Floats]) -> Iterator[Rise]:
     """Yield the rise of each version of the reference level, in which no change was found: the highest of all stretches
     of neighbours with which it may have risen, over the rest of the level. A comparison of a version with all others
     would hide a rise that they share. Only the base itself has not risen."""
     if len(means) == 1:
-        yield Rise(size=0.0, margin=float(margins(1, 1)))
+        yield Rise(size=0.0, margin=float(margins(shares[0], shares[0])))
         return
     first, stop = np.triu_indices(len(means) + 1, 1)
     holds_base = (first <= base) & (base < stop)
     first, stop = (each[~holds_base | (stop - first == 1)] for each in (first, stop))
-    sums, count = np.concatenate([[0.0], np.cumsum(means)]), stop - first
-    inside, others = sums[stop] - sums[first], len(means) - count
-    sizes, of_sizes = inside / count - (sums[-1] - inside) / others, margins(count, others)
+    sums, count = np.concatenate([[[0.0], [0.0]], np.cumsum([means, shares], axis=1)], axis=1), stop - first
+    (inside, own), others = sums[:, stop] - sums[:, first], len(means) - count
+    sizes = inside / count - (sums[0, -1] - inside) / others
+    of_sizes = margins(own / count**2, (sums[1, -1] - own) / others**2)
     highs = np.maximum(sizes, 0.0) + of_sizes
     for column in range(len(means)):
         best = int(np.argmax(np.where((first <= column) & (column < stop), highs, -np.inf)))
         yield Rise(size=float(sizes[best]), margin=float(of_sizes[best]))
 
 
-def _margins(spread: Spread, versions: npt.ArrayLike, others: npt.ArrayLike, *, rounds: int, least: float) -> Floats:
-    """Return the margins of the rises of so many versions over others: at least `least`, by which equal images
-    differ."""
+def _margins(spread: Spread, share: npt.ArrayLike, others: npt.ArrayLike, *, rounds: int, least: float) -> Floats:
+    """Return the margins of the rises of levels over others, of which noise makes such a share of the variance of a
+    launch: at least `least`, by which equal images differ."""
     if not spread.deviation:
-        return np.zeros(np.shape(versions))
+        return np.zeros(np.shape(share))
     quantile = float(stdtrit(cautious(spread, rounds).freedom, SURE))
-    errors = spread.deviation * np.sqrt((1 / np.asarray(versions) + 1 / np.asarray(others)) / rounds)
-    return np.maximum(quantile * errors, least)
+    errors = spread.deviation * np.sqrt(np.asarray(share) + np.asarray(others))
+    return np.asarray(np.maximum(quantile * errors, least))
 
 
 def _certainly_bad(known: KnownLevels, baseline: int | None, *, alpha: float) -> set[int]:
     """Return the positions that are bad by changes which are certain at this significance level."""
-    positions, found = known.table.positions, set[int]()
-    certain = [change for _, change in known.shifts(baseline) if change.p is None or change.p <= alpha]
-    repairs = [change for change in certain if change.kind == "first_fixed"]
-    for change in certain:
-        if change.kind != "first_fixed":
-            ends = (fix.before for fix in repairs if fix.before is not None and fix.after > change.after)
-            end = next(ends, positions[-1])
-            found |= {place for place in positions if change.after <= place <= end}
-    return found
+    positions = known.table.positions
+    certain = (change for change in known.changes(baseline) if change.p is None or change.p <= alpha)
+    begun = list(itertools.dropwhile(lambda change: change.kind == "first_fixed", certain))
+    return {place for place, bad in zip(positions, bad_along(positions, begun), strict=True) if bad}
 
 
 def _lowest(spread: Spread, ratio: float) -> Spread:
@@ -250,8 +251,8 @@ def _differ(table: RoundTable, step_times: RoundTable | None, *, least: float) -
     times only reflect these, and those that are the same at other step times do not differ."""
     if step_times is None or tuple(table.positions) != tuple(step_times.positions):
         return False
-    levels = table.values.mean(axis=0)  # of more rounds than the step times, if some launches took turns
-    return bool(min(np.ptp(each) for each in (levels, levels - step_times.values.mean(axis=0))) > least)
+    levels = table.levels  # of more rounds than the step times, if some launches took turns
+    return bool(min(np.ptp(each) for each in (levels, levels - step_times.levels)) > least)
 
 
 def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
@@ -310,7 +311,7 @@ def too_wide(
     known = known_levels(metric, table, limit=limit, noise=noise, noisier=MAYBE_NOISIER)
     alpha, least = strictest(metric, rows=rows), log_of(metric, limit)
     bad = _certainly_bad(known, baseline, alpha=alpha)
-    levels = dict(zip(table.positions, np.exp(table.values.mean(axis=0)).tolist(), strict=True))
+    levels = dict(zip(table.positions, np.exp(table.levels).tolist(), strict=True))
     unsure = {
         place: rise
         for place, rise in rises(known, baseline).items()
@@ -320,7 +321,8 @@ def too_wide(
     ratio, of_lane = (most - 1) / max(rounds - 1, 1), spread_of(noise, metric)
     spread, alike = _lowest(known.laid.spread, ratio), None if of_lane is None else _lowest(of_lane, ratio)
     found = least_found(spread, rounds=most, versions=versions, alpha=alpha)
-    margin = float(_margins(spread, 1, versions - 1, rounds=most, least=floor(alike, rounds=most)))
+    shares = 1 / most, 1 / most / (versions - 1)
+    margin = float(_margins(spread, *shares, rounds=most, least=floor(alike, rounds=most)))
     if not any(is_mixed or margin <= least or rise.size >= max(least, found) for rise in unsure.values()):
         return None
     highest = signal_share_of(metric, max(rise.high for rise in unsure.values()))

@@ -21,7 +21,7 @@ from harness.agent.result_names import IS_EARLIER, is_error, is_measure
 from harness.amounts import count, general, number
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.printed_lines import is_luck
-from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, often, table_of
+from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
 from harness.judge.history.changepoints import find_levels, lay_out, least_found
 from harness.judge.history.changes import BACK, joined, of_parts, strictest
@@ -617,7 +617,7 @@ class _Metric:
         for part in measured_together([list(own) for own in rows]):
             ran = [{(trial.run, trial.round) for trial in own} for own in part]
             own = {place: {at: column[at] for at in column if at in ran[place]} for place, column in columns.items()}
-            table = table_of(often(own), scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
+            table = table_of(own, scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
             if table is not None:
                 found, seen, least = self._of_table(table, size=size)
                 visible = least if visible is None else visible
@@ -630,9 +630,9 @@ class _Metric:
         limit = NOISY_LIMIT if self.rule is None or self.rule.rule == "equal" else self.rule.limit
         laid, places = lay_out(table.values), table.positions
         levels = find_levels(laid, least=limit, alpha=ALPHA)
-        means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
+        means = dict(zip(places, (float(mean) * size for mean in table.levels), strict=True))
         observed = []
-        heights = [float(table.values.mean()) + mean for mean in levels.means]  # levels are relative to the mean
+        heights = [float(table.levels.mean()) + mean for mean in levels.means]  # levels are relative to the mean
         good, bad, top, worst, low = heights[0], False, heights[0], heights[0], 0
         changes: list[Change] = []
         for at, (shift, level) in enumerate(zip(levels.shifts, heights[1:], strict=True)):

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.comparison.compared_levels import Compared
-from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, holm, improvements
 from harness.judge.history.transitions import growth_changes, state_changes
 from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial
@@ -354,10 +353,10 @@ def test_a_slower_day_is_no_slower_version(place):
     slower = [1.0 if day == "monday" else 1.5 for day in days]
     trials = history_of(days, slower, extra_kib=40_000)
     assert levels_of(trials) == []
-    assert never_side_by_side(trials, steps=STEPS) == (place,)
+    assert of_row(trials).apart("step_time") == (place,)
     same_day = history_of(["monday"] * 6, [1, 1, 1, 1, 1, 1.5])
     assert levels_of(same_day) == [("step_time", "first_bad", 4, 5)]
-    assert never_side_by_side(same_day, steps=STEPS) == ()
+    assert of_row(same_day).apart("step_time") == ()
 
 
 def test_what_ran_side_by_side_is_compared_though_another_version_did_not():
@@ -368,7 +367,7 @@ def test_what_ran_side_by_side_is_compared_though_another_version_did_not():
 def test_versions_of_two_days_are_not_compared_at_all():
     trials = history_of(["monday", "tuesday"], [1, 2])
     assert levels_of(trials) == []
-    assert never_side_by_side(trials, steps=STEPS) == (0, 1)
+    assert of_row(trials).apart("step_time") == (0, 1)
 
 
 def test_rounds_of_several_days_are_all_compared():
@@ -377,14 +376,14 @@ def test_rounds_of_several_days_are_all_compared():
         for place, ms in enumerate([1, 1, 1, 2, 2, 2])
     ]
     assert levels_of(trials) == [("step_time", "first_bad", 2, 3)]
-    assert never_side_by_side(trials, steps=STEPS) == ()
+    assert of_row(trials).apart("step_time") == ()
 
 
 def test_few_launches_are_no_matter_of_days():
     trials = history_of(["monday"] * 4, [1, 1, 1, 1])
     trials[2] = trials[2][:2]
-    assert never_side_by_side(trials, steps=STEPS) == ()
-    assert never_side_by_side([], steps=STEPS) == ()
+    assert of_row(trials).apart("step_time") == ()
+    assert of_row([]).apart("step_time") == ()
 
 
 def test_peak_memory():
@@ -450,7 +449,7 @@ def test_launches_too_short_to_compare_are_no_matter_of_days():
         trace = trials[place][short].trace
         assert trace is not None
         trace.columns["step_s"][:] /= 100
-    assert never_side_by_side(trials, steps=STEPS) == ()
+    assert of_row(trials).apart("step_time") == ()
 
 
 @pytest.mark.parametrize("alone", [(3,), (3, 5)])
