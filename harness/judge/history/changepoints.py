@@ -113,7 +113,7 @@ class Laid:
         equations = np.diag(known.sum(axis=0)) - known.T @ (known / known.sum(axis=1, keepdims=True))
         return np.asarray(np.linalg.inv(equations + 1 / self.versions) - 1 / self.versions)
 
-    @property
+    @cached_property
     def shares(self) -> Floats:
         """Return the variance of the noise in the level of each version, in variances of a launch."""
         if self.known.all():
