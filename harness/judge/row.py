@@ -28,7 +28,7 @@ from harness.judge.history.left_behind import Moment, began_to_fail
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import OTHER_RESULT, Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
-from harness.judge.launches import AGREE, always_hangs, over_time
+from harness.judge.launches import AGREE, over_time
 from harness.judge.next.bisection import rules_of, searched_changes, with_searched
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -90,7 +90,6 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     compared = Compared(
         cells=[cell.verdict for cell in alone], trials=[cell.trials for cell in alone], steps=row.scenario.steps,
         limits=row.scenario.limits, baseline=planned.baseline, noise=noise, searched=row.searched,
-        hanging=[place for place, hangs in enumerate(always_hangs([cell.trials for cell in alone])) if hangs],
     )  # fmt: skip
     limits = limits_of_run(row.scenario.limits, compared.alike)
     values: Mapping[str, Values] = {}

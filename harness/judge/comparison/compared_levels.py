@@ -5,7 +5,7 @@ modes.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -71,8 +71,8 @@ class Compared:
 
     `baseline` is the position of the baseline image, `noise` the A/A noise of the lane. `searched`: a bisection chose
     the launches, so that there are no full rounds. `not_finite` are the positions of the versions that are bad because
-    of NaN, with the metric that is NaN, `hanging` those of the versions that always hang. `modes`: if a version was
-    found to have launches in a slow mode, these count as if they were in the usual one.
+    of NaN, with the metric that is NaN. `modes`: if a version was found to have launches in a slow mode, these count as
+    if they were in the usual one.
     """
 
     cells: Sequence[CellVerdict]
@@ -83,7 +83,6 @@ class Compared:
     noise: Noise | None = None
     searched: bool = False
     not_finite: Mapping[int, str] = field(default_factory=dict)
-    hanging: Collection[int] = ()
     modes: Modes | None = None
 
     @cached_property
@@ -94,12 +93,11 @@ class Compared:
     @cached_property
     def working(self) -> Sequence[Sequence[Trial]]:
         """Return the trials of the versions whose levels are compared, without A/A replicates. A version that is bad
-        because of NaN is left out, because its steps may do other work, and so is one that always hangs, if the others
-        went on without it: the rounds that all versions share would be few."""
-        alike = [[trial for trial in version if not trial.is_replicate] for version in self.alike]
-        most = max(map(len, alike), default=0)
-        left_out = {place for place in self.hanging if len(alike[place]) < most} | self.not_finite.keys()
-        return [[] if place in left_out else version for place, version in enumerate(alike)]
+        because of NaN is left out, because its steps may do other work."""
+        return [
+            [] if place in self.not_finite else [trial for trial in version if not trial.is_replicate]
+            for place, version in enumerate(self.alike)
+        ]
 
     @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:
