@@ -84,7 +84,7 @@ def improvements(compared: Compared, changes: Sequence[Change]) -> Iterator[Obse
         limit, own = compared.limits.of(name), [change for change in changes if change.metric == name]
         for table in compared.tables.get(name, ()) if limit is not None else ():
             known = known_levels(name, table, limit=limit or 0.0, noise=compared.noise)
-            figures = np.exp(table.values).mean(axis=0)
+            figures = np.nanmean(np.exp(table.values), axis=0)
             for shift in known.levels.shifts:
                 before, after = (table.positions[place] for place in (shift.before, shift.after))
                 old, new = float(figures[shift.before]), float(figures[shift.after])
