@@ -128,7 +128,7 @@ class Made:
 
 
 def searched(made: Made) -> Named:
-    rules = Rules(step_limit=None if made.effect == 1 else LIMIT)
+    rules = Rules(level_limit=None if made.effect == 1 else LIMIT)
     spots, number = [VersionEvidence() for _ in made.level], 0
     while (decision := decide(spots, rules=(now := _whole(spots, rules)))).launch:
         now = replace(now, whole=now.whole or decision.whole)
@@ -182,8 +182,8 @@ def _launched(
     outcome = seen.failed(at) if at is not None and at <= steps else seen.fine(steps)
     if made.effect == 1:
         made.trials[place].append(launch(spot.launches + 1, fails_at=at, steps=steps))
-    step_times = {} if made.effect == 1 else {**spot.step_times, number: figure}
-    return VersionEvidence(launches=spot.launches + 1, states={"outcome": outcome}, step_times=step_times)
+    figures = {} if made.effect == 1 else {**spot.figures, number: figure}
+    return VersionEvidence(launches=spot.launches + 1, states={"outcome": outcome}, figures=figures)
 
 
 # ---------------------------------------------------------------- histories

@@ -611,7 +611,7 @@ CRASH = Change(metric="outcome", kind="first_bad", before=2, after=3, p=0.1, ver
 FIXED = Change(metric="outcome", kind="first_fixed", before=3, after=4, p=0.1, verdict="crash")
 
 LIMIT = math.log(1.1)
-RULES = Rules(step_limit=LIMIT)
+RULES = Rules(level_limit=LIMIT)
 
 
 def outcome(before: int | None, after: int, *, kind: FindingKind = "first_bad", confirmed: bool = True) -> Change:
@@ -644,7 +644,7 @@ def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
     """Only the improvement was reported, and a run with nothing but an improvement exits with 0."""
     effect = Effect(value=1 / 1.5, unit="ratio")
     faster = Change(metric="step_time", kind="first_fixed", before=2, after=3, effect=effect, p=1e-6)
-    rules = Rules(step_limit=LIMIT, baseline=5)
+    rules = Rules(level_limit=LIMIT, baseline=5)
     told = [("step_time", "bad_from_start", None, 0), ("step_time", "first_fixed", 2, 3)]
     assert found(searched=[faster], rules=rules) == told
     (begins, _) = with_searched([], [faster], cells=CELLS, rules=rules)
@@ -657,7 +657,7 @@ def test_a_baseline_that_could_not_run_says_nothing() -> None:
     cells = [*CELLS[:5], CellVerdict(verdicts=("untested",), why="", trials=0)]
     effect = Effect(value=1 / 1.5, unit="ratio")
     faster = Change(metric="step_time", kind="first_fixed", before=2, after=3, effect=effect, p=1e-6)
-    assert with_searched([], [faster], cells=cells, rules=Rules(step_limit=LIMIT, baseline=5)) == ()
+    assert with_searched([], [faster], cells=cells, rules=Rules(level_limit=LIMIT, baseline=5)) == ()
 
 
 def test_a_run_that_measured_nothing_is_not_good() -> None:

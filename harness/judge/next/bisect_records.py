@@ -14,12 +14,10 @@ from typing import Literal
 from harness.judge.history import flaky
 from harness.judge.history.flaky import NOTHING, Evidence, Reach
 from harness.judge.history.transitions import state_changes
-from harness.model import Change
+from harness.model import Change, Metric
 from harness.model.judged import State
 
 STATE_METRICS = ("outcome", "memory", "slowdown")
-LEVEL = "step_time"
-"""The metric whose level changes are searched for; levels of other figures are only compared."""
 MOST_LOGGED = 20
 """Most entries of a posterior that are logged."""
 PATIENCE = 3
@@ -32,8 +30,8 @@ class VersionEvidence:
 
     The caller must ensure that each requested launch changes its version's evidence: `launches` grows, or `testable`
     becomes False for good. `launches` counts those that gave any result, `states` holds the result by metric
-    ("outcome", "memory", "slowdown"). `step_times` are logs of its step times by round; only step times of one round
-    are compared, so rounds of different days need different numbers. `at_hand`: no pull or build is needed.
+    ("outcome", "memory", "slowdown"). `figures` are logs of its figures of `Rules.level` by round; only figures of one
+    round are compared, so rounds of different days need different numbers. `at_hand`: no pull or build is needed.
     """
 
     name: str = ""
@@ -41,7 +39,7 @@ class VersionEvidence:
     at_hand: bool = False
     launches: int = 0
     states: Mapping[str, Evidence] = field(default_factory=dict)
-    step_times: Mapping[int, float] = field(default_factory=dict)
+    figures: Mapping[int, float] = field(default_factory=dict)
 
     def left(self, rules: Rules) -> int:
         """Return how often the version may be launched again."""
@@ -75,9 +73,9 @@ class Rules:
     `agree`: launches on each side of a change that must agree before a version is named. `failures`: launches that
     should have failed, in all versions from the named one on, if the search can still afford it. `least`: launches of
     each end before two equal ends are believed. `most`: launches of any version. `alpha`: the probability of leaving
-    the right version out of an answer. `step_limit`: the log of the ratio of step times that counts (log1p of the
-    matrix's limit); None if step times are not compared. `baseline`: the position of the version that is launched with
-    the ends. `whole`: the next launches make as many steps as possible; otherwise a version's next launch may stop
+    the right version out of an answer. `level`: the level signal whose changes are searched for; `level_limit`: the log
+    of the ratio that counts, None if levels are not compared. `baseline`: the position of the version that is launched
+    with the ends. `whole`: the next launches make as many steps as possible; otherwise a version's next launch may stop
     where its last one did.
     """
 
@@ -86,7 +84,8 @@ class Rules:
     least: int = 3
     most: int = 8
     alpha: float = 0.004
-    step_limit: float | None = None
+    level: Metric = "step_time"
+    level_limit: float | None = None
     baseline: int | None = None
     whole: bool = False
 

@@ -6,7 +6,9 @@ this module makes from its trials.
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -19,15 +21,31 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import usual_failures, usual_rate
 from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
-from harness.judge.next.bisect_records import LEVEL, STATE_METRICS, Decision, Rules, VersionEvidence
+from harness.judge.next.bisect_records import STATE_METRICS, Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide, not_needed
-from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, Trial, next_round
+from harness.model import (
+    BAD,
+    GOOD,
+    SIGNALS,
+    CellRun,
+    CellVerdict,
+    Change,
+    Limits,
+    Metric,
+    Proposal,
+    RowRun,
+    Searched,
+    Skip,
+    Trial,
+    next_round,
+)
 
 
 def propose_search(row: RowRun) -> Proposal:
     """Return what a row that is bisected launches next. Its images are pulled or built only when they are launched. The
     reason of a proposal without launches is the result in one sentence."""
-    rules, versions, baseline = rules_of(row), _versions(row), row.planned.baseline
+    rules, baseline = rules_of(row), row.planned.baseline
+    versions = _versions(row, rules.level)
     doubted = _doubted_baseline(row, rules)
     if doubted is not None:
         return doubted
@@ -39,9 +57,9 @@ def propose_search(row: RowRun) -> Proposal:
         decision = replace(decision, launch=(), kind="done", reason=reason)
     if decision.launch:
         return _proposal(row, decision, rules)
-    if baseline is not None and any(change.metric == LEVEL for change in conclude(versions, rules=rules)):
+    if baseline is not None and any(change.metric == rules.level for change in conclude(versions, rules=rules)):
         version = row.cells[baseline].cell.image.version
-        reason = f"{decision.reason}; only a version that is slower than the baseline, {version}, is bad"
+        reason = f"{decision.reason}; only a version that is worse than the baseline, {version}, is bad"
         decision = replace(decision, reason=reason)
     needless = not_needed(versions, rules=rules)
     skipped = {row.cells[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
@@ -70,10 +88,12 @@ def _proposal(row: RowRun, decision: Decision, rules: Rules) -> Proposal:
 def rules_of(row: RowRun) -> Rules:
     """Return the rules by which a row is bisected."""
     limits = limits_of_run(row.scenario.limits, row.measured)
+    level = _level_of(row, limits)
     return Rules(
         least=row.asked.least,
         most=row.asked.most,
-        step_limit=limits.log_of("step_time"),
+        level=level,
+        level_limit=limits.log_of(level),
         baseline=row.planned.baseline,
         whole=row_fails_late(row.cells),
     )
@@ -81,7 +101,8 @@ def rules_of(row: RowRun) -> Rules:
 
 def searched_changes(row: RowRun) -> tuple[Change, ...]:
     """Return the changes that the bisection of a row found so far."""
-    return conclude(_versions(row), rules=rules_of(row))
+    rules = rules_of(row)
+    return conclude(_versions(row, rules.level), rules=rules)
 
 
 def _doubted_baseline(row: RowRun, rules: Rules) -> Proposal | None:
@@ -103,8 +124,8 @@ def _doubted_baseline(row: RowRun, rules: Rules) -> Proposal | None:
 # ---------------------------------------------------------------- the evidence for each version
 
 
-def _versions(row: RowRun) -> list[VersionEvidence]:
-    step_times, measured, usual, baseline = _step_times(row), row.measured, None, row.planned.baseline
+def _versions(row: RowRun, level: Metric) -> list[VersionEvidence]:
+    figures, measured, usual, baseline = _figures(row, level), row.measured, None, row.planned.baseline
     if baseline is not None:  # its own problems do not count as bad in other versions
         run = row.cells[baseline]
         usual = judge_cell_of(run.cell, run.measured, measured)
@@ -118,7 +139,7 @@ def _versions(row: RowRun) -> list[VersionEvidence]:
                 metric: _evidence(launches, metric, usual, timed=metric == "outcome" and not row.scenario.command)
                 for metric in STATE_METRICS
             },
-            step_times=step_times.get(place, {}),
+            figures=figures.get(place, {}),
         )
         for place, run in enumerate(row.cells)
         for launches in [_launches(run, measured)]
@@ -132,13 +153,31 @@ def _launches(run: CellRun, measured: Sequence[Sequence[Trial]]) -> Sequence[Jud
     return judge_launches(run.measured, limits=limits, steps=scenario.steps)
 
 
-def _step_times(row: RowRun) -> Mapping[int, Mapping[int, float]]:
-    """Return the logs of comparable step times by position and by the number of the round."""
+OF_RUNS = ("run_time", "cpu_time", "peak_memory", "gpu_peak")
+"""The level signals of which one is searched for if launches are judged as a whole."""
+
+
+def _level_of(row: RowRun, limits: Limits) -> Metric:
+    """Return the level signal whose changes are searched for: the step time or, if launches are judged as a whole, the
+    signal by which the oldest and the newest version that ran differ most, measured by its limit."""
+    if not any(trial.is_one_figure for trial in itertools.chain(*row.measured)):
+        return "step_time"
+    sizes = dict[Metric, float]()
+    for name in OF_RUNS:
+        ends = [[*own.values()] for own in _figures(row, name).values() if own]
+        old, new = (statistics.median(ends[place]) if ends else 0.0 for place in (0, -1))
+        if (limit := limits.log_of(name)) and abs(math.exp(new) - math.exp(old)) >= SIGNALS[name].least:
+            sizes[name] = abs(new - old) / limit
+    return max(sizes, key=sizes.__getitem__, default="run_time")
+
+
+def _figures(row: RowRun, level: Metric) -> Mapping[int, Mapping[int, float]]:
+    """Return the logs of comparable figures of a level signal by position and by the number of the round."""
     scenario = row.scenario
     if scenario.limits.exit_only:
         return {}
     launches = without_nan(row.measured, scenario.limits)
-    columns = level_columns(LEVEL, launches, steps=scenario.steps)
+    columns = level_columns(level, launches, steps=scenario.steps)
     rounds = sorted({key for column in columns.values() for key in column})
     numbers = {key: number for number, key in enumerate(rounds)}
     return {
@@ -186,8 +225,8 @@ def with_searched(
     Changes of levels come from the bisection, because a history compares full rounds and a bisection has none. Every
     other change spans the versions that the bisection left open, since good launches may have missed a flaky failure.
     """
-    widened = (_widened(change, searched) for change in changes if change.metric != LEVEL)
-    slowdowns = [change for change in changes if change.metric == LEVEL and change.p is None]
+    widened = (_widened(change, searched) for change in changes if change.metric != rules.level)
+    slowdowns = [change for change in changes if change.metric == rules.level and change.p is None]
     levels = with_slowdowns(_levels(searched, cells=cells, rules=rules), slowdowns)
     return (*(change for change in widened if change is not None), *levels)
 
@@ -208,8 +247,8 @@ def _widened(change: Change, searched: Sequence[Change]) -> Change | None:
 
 def _levels(searched: Sequence[Change], *, cells: Sequence[CellVerdict], rules: Rules) -> list[Change]:
     """Return the steps that are findings, by the rule of every history of levels."""
-    steps = sorted((each for each in searched if each.metric == LEVEL), key=lambda step: step.after)
-    if not steps or rules.step_limit is None:
+    steps = sorted((each for each in searched if each.metric == rules.level), key=lambda step: step.after)
+    if not steps or rules.level_limit is None:
         return []
     ends = {place for step in steps for place in (step.begin, step.after)}
     ran = tuple(place for place, cell in enumerate(cells) if cell.trials or place in ends)
@@ -223,4 +262,5 @@ def _levels(searched: Sequence[Change], *, cells: Sequence[CellVerdict], rules: 
         if step.effect is not None
     ]  # fmt: skip
     levels = Levels(shifts=tuple(shifts))
-    return [change for _, change in level_changes(LEVEL, ran, levels, least=rules.step_limit, baseline=rules.baseline)]
+    found = level_changes(rules.level, ran, levels, least=rules.level_limit, baseline=rules.baseline)
+    return [change for _, change in found]

@@ -14,7 +14,6 @@ import numpy as np
 from harness.amounts import every
 from harness.judge.history.flaky import Evidence, Reach, chance_of_luck, chances
 from harness.judge.next.bisect_records import (
-    LEVEL,
     PATIENCE,
     Decision,
     DecisionKind,
@@ -28,7 +27,7 @@ from harness.judge.next.bisect_records import (
     version_names,
 )
 from harness.judge.next.level_bisection import level_history
-from harness.model import Change
+from harness.model import SIGNALS, Change
 
 
 def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Change, ...]:
@@ -308,9 +307,8 @@ def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
 
 def _change_found(versions: RowVersions, change: Change, rules: Rules) -> str:
     metric, after, is_worse = change.metric, version_name(versions, change.after), change.kind == "first_bad"
-    # A change of level is named slower or faster: whether slower is bad depends on the baseline.
-    if metric == LEVEL:
-        what = "first slower version" if is_worse else "first faster version"
+    if metric == rules.level:  # whether that is bad depends on the baseline
+        what = f"first version {'with' if is_worse else 'without'} {SIGNALS[metric].noun}"
     else:
         what = "first bad version" if is_worse else "first version that is good again"
     if not change.untestable:

@@ -1,4 +1,4 @@
-"""Chooses the versions to launch side by side, to find where the level of the step time changes.
+"""Chooses the versions to launch side by side, to find where the level of a signal changes.
 
 Rounds of a bisection have only some of the versions, so a piecewise constant is fitted to them by least squares. Each
 round has its own effect (heat, clock rate, other load), which is removed by subtracting the round's mean. The noise is
@@ -17,7 +17,7 @@ from scipy.special import stdtr, stdtrit
 
 from harness.judge.comparison.noise import interval_of
 from harness.judge.history.changes import level_ratio
-from harness.judge.next.bisect_records import LEVEL, Decision, RowVersions, Rules, likeliest, version_name
+from harness.judge.next.bisect_records import Decision, RowVersions, Rules, likeliest, version_name
 from harness.model import Change, Floats, Spread
 
 SURE = 0.002
@@ -145,7 +145,7 @@ def figures_of(versions: RowVersions) -> Figures | None:
     measured = [
         (number, place, value)
         for place, version in enumerate(versions)
-        for number, value in version.step_times.items()
+        for number, value in version.figures.items()
         if math.isfinite(value)
     ]
     sizes = Counter(number for number, _, _ in measured)
@@ -180,8 +180,8 @@ ROUNDS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class LevelHistory:
-    """The step times in all rounds so far. `firsts`: for each step of `fit`, the probability of each place to be the
-    first of the new level; `able`: the versions that have a step time or may still give one; `limit`: the least step
+    """The figures in all rounds so far. `firsts`: for each step of `fit`, the probability of each place to be the
+    first of the new level; `able`: the versions that have a figure or may still give one; `limit`: the least step
     that counts.
     """
 
@@ -225,7 +225,7 @@ class LevelHistory:
         # At regular intervals from the first to the last.
         count, last = SPREAD[figures.rounds >= ROUNDS], len(able) - 1
         spread = sorted({able[round(last * part / (count - 1))] for part in range(count)})
-        return self._round(spread, f"{LEVEL}: looking for a step of {math.expm1(self.limit):.1%} or more")
+        return self._round(spread, f"{self.rules.level}: looking for a step of {math.expm1(self.limit):.1%} or more")
 
     def _narrow(self) -> Decision | None:
         """Decide to launch, side by side, two versions for each step not yet located, which cut the likely range into
@@ -241,7 +241,7 @@ class LevelHistory:
                 near = [(abs(share - part), not self.versions[p].at_hand, p) for p, share in open_.items()]
                 chosen |= {min(near)[2]} if near else set()
             chosen |= self._beside(number) if open_ else set()
-        why = f"{LEVEL}: looking for the version at which it changes"
+        why = f"{self.rules.level}: looking for the version at which it changes"
         return self._round(sorted(chosen), why) if len(chosen) > 1 else None
 
     def _beside(self, number: int) -> set[int]:
@@ -274,17 +274,19 @@ class LevelHistory:
         if self._rounds_together(sides) >= wanted or not set(sides) <= set(self._launchable):
             return None
         beside = {place for number in range(len(self.firsts)) for place in self._beside(number)}
-        why = f"{LEVEL}: confirming both sides of the step"
+        why = f"{self.rules.level}: confirming both sides of the step"
         return replace(self._round(sorted({*sides, *beside}), why), kind="confirm")
 
     def _rounds_together(self, places: Sequence[int]) -> int:
-        return len(set.intersection(*(set(self.versions[place].step_times) for place in places)))
+        return len(set.intersection(*(set(self.versions[place].figures) for place in places)))
 
     def _round(self, places: Sequence[int], why: str) -> Decision:
         names = ", ".join(version_name(self.versions, place) for place in places)
         posterior = likeliest(each for chances in self.firsts for each in chances.items())
         reason = f"{why}, with {names} side by side"
-        return Decision(launch=tuple(places), kind="compare", reason=reason, metric=LEVEL, posterior=posterior)
+        return Decision(
+            launch=tuple(places), kind="compare", reason=reason, metric=self.rules.level, posterior=posterior
+        )
 
     def _change(self, number: int) -> Change:
         """Return the measured versions that enclose a step; it lies beyond each with probability alpha / 2 at most."""
@@ -294,28 +296,28 @@ class LevelHistory:
         size = float(self.fit.sizes[number])
         interval = interval_of(self.fit.spread, size, float(self.fit.errors[number]))
         return Change(
-            metric=LEVEL,
+            metric=self.rules.level,
             kind="first_bad" if size > 0 else "first_fixed",
             before=before,
             after=after,
-            effect=level_ratio(LEVEL, size, interval),
+            effect=level_ratio(self.rules.level, size, interval),
             p=self.fit.p(number, places=len(measured) - 1),
             confirmed=self._rounds_together((before, after)) >= self.rules.agree,
         )
 
 
 def level_history(versions: RowVersions, rules: Rules) -> LevelHistory | None:
-    """Return the evidence of all rounds; None if step times are not compared, or no two versions ran side by side."""
-    if rules.step_limit is None or (figures := figures_of(versions)) is None:
+    """Return the evidence of all rounds; None if levels are not compared, or no two versions ran side by side."""
+    if rules.level_limit is None or (figures := figures_of(versions)) is None:
         return None
     may_give = (
         place
         for place, version in enumerate(versions)
-        if version.testable and (not version.launches or version.step_times)
+        if version.testable and (not version.launches or version.figures)
     )
     able = tuple(sorted({*may_give, *figures.places}))
-    fit = figures.find_steps(limit=rules.step_limit)
+    fit = figures.find_steps(limit=rules.level_limit)
     firsts = [figures.first_of(fit, number, testable=able) for number in range(len(fit.cuts))]
     return LevelHistory(
-        versions=versions, rules=rules, limit=rules.step_limit, figures=figures, fit=fit, firsts=firsts, able=able
+        versions=versions, rules=rules, limit=rules.level_limit, figures=figures, fit=fit, firsts=firsts, able=able
     )

@@ -14,7 +14,7 @@ from harness.judge.next.bisect_records import Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide
 from tests.nightly import many
 
-RULES = Rules(step_limit=math.log1p(0.03))
+RULES = Rules(level_limit=math.log1p(0.03))
 
 
 def measured(
@@ -31,7 +31,7 @@ def measured(
                 spots[place],
                 launches=spots[place].launches + 1,
                 states={"outcome": Evidence(good=spots[place].launches + 1)},
-                step_times={**spots[place].step_times, number: figure},
+                figures={**spots[place].figures, number: figure},
             )
         log.append(decision)
     return spots, [*log, decision]
@@ -67,7 +67,7 @@ def test_two_steps_are_both_found():
 def test_both_sides_ran_side_by_side_before_a_version_is_named():
     """The judge compares them in at least three rounds."""
     spots, _ = measured(steps_of(24, {9: 0.2}), spread=0.01, seed=3)
-    assert len(spots[8].step_times.keys() & spots[9].step_times.keys()) >= 3
+    assert len(spots[8].figures.keys() & spots[9].figures.keys()) >= 3
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -104,6 +104,6 @@ def test_versions_without_figures_are_not_compared():
 def test_a_slower_version_is_not_called_bad():
     """Compared with an even slower baseline, it is not bad: the findings say what is bad, the search what it saw."""
     _, log = measured(steps_of(12, {5: 0.3}), spread=0.01, seed=1)
-    assert log[-1].reason == "step_time: version 5 is the first slower version"
+    assert log[-1].reason == "step_time: version 5 is the first version with slower steps"
     _, log = measured(steps_of(12, {5: -0.3}), spread=0.01, seed=1)
-    assert log[-1].reason == "step_time: version 5 is the first faster version"
+    assert log[-1].reason == "step_time: version 5 is the first version without slower steps"
