@@ -236,7 +236,7 @@ def came_with_it() -> RunResult:
 
     def installed(cell: CellResult) -> CellResult:
         version = cell.cell.image.version
-        packages = {"multidict": version, "scipy": "1.13.1" if version == "6.2.0" else "1.17.1", "six": "1"}
+        packages = {"multidict": version, "certifi": "1.13.1" if version == "6.2.0" else "1.17.1", "six": "1"}
         facts = facts_of({"packages": packages})
         return replace(cell, trials=tuple(replace(trial, facts=facts) for trial in cell.trials))
 

@@ -92,7 +92,8 @@ def whose_fault(attribution: Attribution, result: RunResult, *, before: str | No
         }
         whose = "the package's"
         if len(changed) > 1:
-            whose = f"one of the {len(changed):,} packages that differ ({some_of(sorted(changed), MOST_PACKAGES)})"
+            named = sorted(changed, key=lambda name: (name != attribution.series, name))  # first the one that is varied
+            whose = f"one of the {len(changed):,} packages that differ ({some_of(named, MOST_PACKAGES)})"
     return "; ".join(filter(None, (whose, cause_text(attribution, result))))
 
 
