@@ -27,7 +27,7 @@ from harness.judge.history.flaky import outliving
 from harness.judge.history.left_behind import Moment, began_to_fail
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import OTHER_RESULT, Values, judge_values, nan_versions
-from harness.judge.history.transitions import ALIKE, MUCH_WORSE, bad_along, outcome_states, perhaps_frequent
+from harness.judge.history.transitions import ALIKE, MUCH_WORSE, outcome_states, perhaps_frequent
 from harness.judge.launches import AGREE, over_time
 from harness.judge.next.bisection import rules_of, searched_changes, with_searched
 from harness.judge.signal_verdicts import with_modes, with_signals
@@ -52,6 +52,7 @@ from harness.model import (
     RowRun,
     Trial,
     VersionRow,
+    bad_along,
     grouped,
     unit_per,
 )

@@ -20,7 +20,7 @@ from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING, sha
 from harness.judge.history.changes import signal_share_of
 from harness.judge.history.precision import SURE, Rise
 from harness.judge.history.returned_values import Values
-from harness.judge.history.transitions import bad_along, exact_p
+from harness.judge.history.transitions import exact_p
 from harness.judge.launches import AGREE, shares_folders
 from harness.model import (
     GROWTHS,
@@ -30,6 +30,7 @@ from harness.model import (
     CellVerdict,
     Finding,
     SignalVerdict,
+    bad_along,
     log_of,
     share_of,
     signal_of,

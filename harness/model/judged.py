@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -327,6 +327,14 @@ class Finding:
     verdict: str = ""
     confirmed: bool = False
     consequence_of: str = ""
+
+
+def bad_along(places: Sequence[int] | Sequence[str], changes: Sequence[Change] | Sequence[Finding]) -> list[bool]:
+    """Return whether the changes of one history make it bad at each of its places, oldest first: positions for changes,
+    versions for findings."""
+    changed: dict[object, bool] = {change.after: change.kind != "first_fixed" for change in changes}
+    bad = not next((changed[place] for place in places if place in changed), True)
+    return [bad := changed.get(place, bad) for place in places]
 
 
 State = bool | None

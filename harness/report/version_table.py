@@ -20,6 +20,7 @@ from harness.model import (
     SignalState,
     SignalVerdict,
     Trials,
+    bad_along,
     grouped,
     unit_per,
 )
@@ -311,9 +312,6 @@ def _median_cells(
     }
     sizes = {finding.after: _size(finding) for finding in findings}
     untold = {version for finding in findings for version in finding.untestable}
-    drifted = {finding.after for finding in findings if finding.kind == "drift"}
-    begun = next((version for version in versions if version in drifted or version in marks), "")
-    bad = marks.get(begun) == "first_fixed"
     known = {
         version: signal_words.figure_of(metric, results[version].verdict)[0]
         for version in versions
@@ -323,9 +321,8 @@ def _median_cells(
     sides = [(known.get(finding.before or ""), known.get(finding.after)) for finding in findings]
     digits = max((amounts.digits_apart(*both) for both in sides), default=amounts.DIGITS)
     cells: list[Shown | None] = []
-    for version in versions:
+    for version, bad in zip(versions, bad_along(versions, findings), strict=True):
         entry, mark, value = results.get(version), marks.get(version), known.get(version)
-        bad = version in drifted or (bad if mark is None else mark == "first_bad")
         size = sizes.get(version, "")
         if entry is None or value is None:
             cells.append(None if entry is None else Shown(tone="none", word="unknown", figure=size, result=entry))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.judge.history.flaky import Evidence, chance_of_luck
-from harness.judge.history.transitions import UNTOLD, FailureName, bad_along
+from harness.judge.history.transitions import UNTOLD, FailureName
 from harness.judge.launches import too_short
 from harness.model import (
     FAILURES,
@@ -28,6 +28,7 @@ from harness.model import (
     Metric,
     Variant,
     VersionRow,
+    bad_along,
     grouped,
     log_of,
     signal_of,

@@ -34,7 +34,6 @@ from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import FEW_VERSIONS, MAYBE_NOISIER, least_found, own_noise
 from harness.judge.history.changes import KnownLevels, known_levels, signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
-from harness.judge.history.transitions import bad_along
 from harness.model import (
     LEVELS,
     SIGNALS,
@@ -45,6 +44,7 @@ from harness.model import (
     Steps,
     Trial,
     Trials,
+    bad_along,
     log_of,
     ratio_of,
     share_of,

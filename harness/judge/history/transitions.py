@@ -23,7 +23,6 @@ from harness.model import (
     CellVerdict,
     Change,
     Effect,
-    Finding,
     FindingKind,
     Floats,
     Interval,
@@ -61,14 +60,6 @@ def state_changes(metric: Metric, states: Sequence[State], *, verdict: str = "")
             changes.append(Change(metric=metric, kind=kind, before=last, after=place, verdict=verdict))
         last = place
     return changes
-
-
-def bad_along(places: Sequence[int] | Sequence[str], changes: Sequence[Change] | Sequence[Finding]) -> list[bool]:
-    """Return whether the changes of one history make it bad at each of its places, oldest first: positions for changes,
-    versions for findings."""
-    changed: dict[object, bool] = {change.after: change.kind != "first_fixed" for change in changes}
-    bad = not next((changed[place] for place in places if place in changed), True)
-    return [bad := changed.get(place, bad) for place in places]
 
 
 def usual_failures(baseline: CellVerdict | None) -> frozenset[str]:
