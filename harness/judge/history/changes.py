@@ -29,6 +29,7 @@ from harness.model import (
     Noise,
     Observed,
     Spread,
+    bad_along,
     log_of,
     ratio_of,
     share_of,
@@ -78,24 +79,24 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
 
 
 def improvements(compared: Compared, changes: Sequence[Change]) -> Iterator[Observed]:
-    """Yield where the step time or else the run time, and the peak, fall by more than the limit in versions that are
-    not bad by them: if it ends something bad, that began before the oldest version."""
+    """Yield where the step time, or without steps the run time, and the peak fall by more than the limit and end no bad
+    level: the oldest version may be a bad one."""
     for name in ("step_time" if "step_time" in compared.tables else "run_time", "peak_memory"):
-        limit, own = compared.limits.of(name), [change for change in changes if change.metric == name]
-        for table in compared.tables.get(name, ()) if limit is not None else ():
-            known = known_levels(name, table, limit=limit or 0.0, noise=compared.noise)
-            figures = np.nanmean(np.exp(table.values), axis=0)
+        limit, signal = compared.limits.of(name), SIGNALS[name]
+        if limit is None:
+            continue
+        figures = {**{place: level for place, (level, _) in compared.levels(name).items()}, **compared.little(name)}
+        bad = bad_along(range(len(compared.cells)), [change for change in changes if change.metric == name])
+        for table in compared.tables.get(name, ()):
+            known = known_levels(name, table, limit=limit, noise=compared.noise)
             for shift in known.levels.shifts:
-                before, after = (table.positions[place] for place in (shift.before, shift.after))
-                old, new = float(figures[shift.before]), float(figures[shift.after])
-                since = [change.kind for change in own if change.after <= after]
-                is_bad = bool(since) and (since[-1] != "first_fixed" or own[len(since) - 1].after == after)
-                if -shift.size > known.least and old - new > SIGNALS[name].least and not is_bad:
-                    unit, like = SIGNALS[name].unit, amounts.middle((old, new))
-                    begin, end = (amounts.in_unit(each, unit, like=like) for each in (old, new))
-                    share = amounts.effect(Effect(value=new / old, unit="ratio"))
-                    told = f"{amounts.without_unit(begin, end)} → {end}; {share}"
-                    yield Observed(signal=name, before=before, after=after, text=told)
+                before, after = table.positions[shift.before], table.positions[shift.after]
+                old, new = figures[before], figures[after]
+                if -shift.size > known.least and old - signal.least > new > 0 and not bad[before]:
+                    like, share = amounts.middle((old, new)), Effect(value=new / old, unit="ratio")
+                    begin, end = (amounts.in_unit(each, signal.unit, like=like) for each in (old, new))
+                    text = f"{amounts.without_unit(begin, end)} → {end}; {amounts.change(share)}"
+                    yield Observed(signal=name, before=before, after=after, text=text)
 
 
 def of_parts(parts: Iterable[tuple[Sequence[int], Sequence[Change]]]) -> list[Change]:

@@ -14,6 +14,7 @@ from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes, holm, improvements
 from harness.judge.history.transitions import growth_changes, state_changes
 from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial
+from harness.model.measured import Facts
 from tests.players.trials import (
     LIMITS,
     STEPS,
@@ -530,21 +531,30 @@ def test_growth_on_both_sides_of_its_limit_is_no_change():
     assert from_start.kind == "bad_from_start"
 
 
-def told_as_better(ms: list[float]) -> list[str]:
-    """Return the improvements of the step time along versions with these step times."""
-    compared = of_row(row_of(ms, rounds=5))
+def told_as_better(trials: list[list[Trial]]) -> list[str]:
+    compared = of_row(trials)
     better = improvements(compared, find_changes(compared))
     return [f"{one.signal} {one.before} {one.after} {one.text}" for one in better]
 
 
 def test_what_becomes_better_is_told_because_the_oldest_version_may_be_the_bad_one() -> None:
-    """Of five versions of which the first three leaked until 2.3.3, 65 MiB and then 14, all that was said is "Nothing
-    bad: all 5 cells are good"."""
-    (told,) = told_as_better([4.0, 4.0, 1.0, 1.0])
+    """The first three of five versions of frozendict leaked, and had peaks of 65 MiB, the later ones of 14 MiB. The
+    report said only "Nothing bad: all 5 cells are good"."""
+    (told,) = told_as_better(row_of([4.0, 4.0, 1.0, 1.0], rounds=5))
     assert told == "step_time 1 2 3.99 → 1.00 ms; -74.9 %"
-    assert told_as_better([1.0, 4.0, 4.0, 1.0]) == [], "that is a finding"
-    assert told_as_better([1.0, 1.0, 0.97, 1.0]) == []
-    assert len(told_as_better([4.0, 1.0, 2.0, 2.0, 1.0, 0.5])) == 2
+    assert told_as_better(row_of([1.0, 4.0, 4.0, 1.0], rounds=5)) == [], "that is a finding"
+    assert told_as_better(row_of([1.0, 4.0, 2.5, 1.0], rounds=5)) == [], "it is still bad"
+    assert told_as_better(row_of([1.0, 1.0, 0.97, 1.0], rounds=5)) == []
+    assert len(told_as_better(row_of([4.0, 1.0, 2.0, 2.0, 1.0, 0.5], rounds=5))) == 2
+
+
+def test_a_peak_that_falls_is_told_as_it_was_measured() -> None:
+    """A peak below 32 MiB was told as 32 MiB, and so was one that nobody knows: that of a run too short to sample."""
+    trials = [
+        [trial_of(number, seed=place, peak_rss_kib=1024 * mib, facts=Facts(run_s=2.0)) for number in range(5)]
+        for place, mib in enumerate([400.0, 20.0, 400.0, 0.0])
+    ]
+    assert told_as_better(trials) == ["peak_memory 0 1 400 → 20 MiB; -95 %"]
 
 
 def test_a_part_that_a_repair_left_is_no_new_fault_when_it_grows_by_less_than_the_limit() -> None:
