@@ -522,14 +522,14 @@ class _Metric:
 
     @property
     def _is_one_way(self) -> bool:
-        """Return whether a bad value can become worse still: any change of a checksum is as bad as any other."""
+        """Return whether only a rise or only a drop is bad. Then a bad value can become worse: of a value of which any
+        change is bad, none is worse than another."""
         return self.rule is not None and self.rule.rule in ("rise", "drop")
 
     def _is_better(self, best: float, value: float) -> bool:
         """Return whether a value takes the place of the best one so far, with which later ones are compared. A value of
         which any change is worse is compared with that of the version before."""
-        rule = "change" if self.rule is None else self.rule.rule
-        return rule not in ("rise", "drop") or worse_by(relative(best, value), rule) < 0
+        return self.rule is None or not self._is_one_way or worse_by(relative(best, value), self.rule.rule) < 0
 
     # ------------------------------------------------------------ exact values
 
@@ -559,10 +559,10 @@ class _Metric:
                 changes.append(replace(change, kind=kind, before=base if gradual else before, effect=effect))
         worst = next(iter(known), 0)
         for before, place in pairwise(known):
-            beyond = [self._how_other(known[one], known[place]) in _WORSE for one in (before, worst)]
+            beyond = all(self._how_other(known[one], known[place]) in _WORSE for one in (before, worst))
             if not (states[before] and states[place]):
                 worst = place
-            elif self._is_one_way and all(beyond):
+            elif self._is_one_way and beyond:
                 effect, worst = ratio(figures[before], figures[place]), place
                 changes.append(replace(changes[0], kind="worse", before=before, after=place, effect=effect))
         changes.sort(key=lambda one: one.after)
@@ -639,17 +639,15 @@ class _Metric:
             is_jump = abs(shift.size) >= limit
             is_back = abs(level - top) > BACK * abs(top - good)
             worse = self._is_beyond(good * size, level * size, scale=size) or (bad and not is_back)
-            beyond = [self._is_beyond(one * size, level * size) for one in (heights[at], worst)]
-            is_further = bad and worse and is_jump and self._is_one_way and all(beyond)
-            if worse != bad or is_further:
+            beyond = all(self._is_beyond(one * size, level * size) for one in (heights[at], worst))
+            if worse != bad or (bad and is_jump and self._is_one_way and beyond):
                 whole = shift if bad or is_jump or low == at else joined(levels.shifts[low : at + 1])
                 begins: FindingKind = "drift" if whole.drift else "worse" if bad else "first_bad"
-                kind: FindingKind = begins if worse else "first_fixed"
-                before, after = places[whole.before], places[whole.after]
-                effect = ratio(heights[at] if bad else good, level)
                 change = Change(
-                    metric=self.signal, kind=kind, before=before, after=after, effect=effect, p=whole.p, verdict="value"
-                )
+                    metric=self.signal, kind=begins if worse else "first_fixed", before=places[whole.before],
+                    after=places[whole.after], effect=ratio(heights[at] if bad else good, level), p=whole.p,
+                    verdict="value",
+                )  # fmt: skip
                 changes.append(change)
                 low, worst = at + 1, level
             elif is_jump and self.limit is None:
