@@ -312,14 +312,15 @@ def _first_cause(item: _Sized, causes: Mapping[_Sized, Sequence[_Sized]]) -> _Si
 
 
 def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
+    if not _same_time(cause, result) or not _may_explain(cause, result, known):
+        return False
+    is_mutual = _may_explain(result, cause, known)
+    return not is_mutual or _PLACES[cause.metric] > _PLACES[result.metric]  # the more specific one is the cause
+
+
+def _may_explain(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
     is_named = _names(cause.metric, result.metric) or _is_printing(cause, result, known)
-    if not is_named or not _same_time(cause, result):
-        return False
-    if not _in_reason(cause.effect, result.effect) or not _is_plausible(cause, result, known):
-        return False
-    mutual = _names(result.metric, cause.metric) and _in_reason(result.effect, cause.effect)
-    mutual = mutual and _is_plausible(result, cause, known)
-    return not mutual or _PLACES[cause.metric] > _PLACES[result.metric]  # the more specific one is the cause
+    return is_named and _in_reason(cause.effect, result.effect) and _is_plausible(cause, result, known)
 
 
 def _names(cause: str, effect: str) -> bool:
@@ -335,9 +336,9 @@ TOUCHED_S = 5e-6
 
 
 def _is_plausible(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
-    """Return whether growth is large enough for memory that grows, for a peak, or for steps that take longer: these
-    take longer for what they add to the memory, and by as much as they slow down within a launch; and whether what
-    comes once in a launch makes up most of the time by which the run is longer. True if the sizes are not known.
+    """Return whether a cause is large enough; True if the sizes are not known. Growth explains memory that grows, a
+    peak, and steps that take longer by the time to use that memory and by as much as they slow down within a launch.
+    What takes time once in a launch explains a run that is longer by at most REASON times as much.
     """
     growth, effect, finding = cause.effect, result.effect, result.episode.finding
     if growth is None or effect is None:
