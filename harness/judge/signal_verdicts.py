@@ -42,7 +42,7 @@ never be good on a busy machine."""
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 DOUBT = 1.5
-"""Margins of a rise above which a version is `suspect`. At one, a quarter of rows of equal versions named one."""
+"""Least rise of a `suspect` version, in margins. With one margin, a quarter of the rows of equal versions had one."""
 
 
 def with_signals(
@@ -108,11 +108,6 @@ class _Level:
         return self.compared.limits.of(self.name)
 
     @property
-    def _is_whole_run(self) -> bool:
-        """Return whether launches are judged as a whole, so that nothing but the run time tells how fast they are."""
-        return any(trial.is_one_figure for trial in itertools.chain(*self.compared.trials))
-
-    @property
     def _is_little(self) -> bool:
         """Return whether every version is at or below the signal's least amount, so that there is nothing to compare.
         Lower figures count as that amount, which a mean of logs reproduces only up to a rounding error.
@@ -124,14 +119,15 @@ class _Level:
     def _excused(self, verdict: SignalVerdict) -> SignalVerdict:
         """Return a verdict that is not blind if nobody asked for the limit and more launches, which stop early, would
         not help: too few ran to their own end to be compared, other programs may write to the same folders, or the
-        signal varies by somewhat more than its limit."""
+        signal varies by somewhat more than its limit. Of programs without steps, only the run time tells how fast they
+        are."""
         if verdict.seen != "blind" or self.name in self.compared.limits.changed:
             return verdict
-        is_timed_whole = self.name == "run_time" and self._is_whole_run
-        if self.name in ("run_time", "end_time") and not (self.levels or is_timed_whole) and len(self.figures) > 1:
+        trials = [*itertools.chain(*self.compared.trials)]
+        is_only_time = self.name == "run_time" and any(trial.is_one_figure for trial in trials)
+        if self.name in ("run_time", "end_time") and not (self.levels or is_only_time) and len(self.figures) > 1:
             return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
-        shared = any(map(shares_folders, itertools.chain(*self.compared.trials)))
-        if self.name == "left" and verdict.visible is not None and shared:
+        if self.name == "left" and verdict.visible is not None and any(map(shares_folders, trials)):
             return replace(verdict, seen="none", why="other programs may use the same folders", remedy="")
         if self.name in VARYING and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
             why = f"it varies so much that a rise of up to {verdict.visible:.0%} is not ruled out"
