@@ -95,14 +95,14 @@ def no_command(program: str, *, place: object) -> EngineUnreachable:
 
 
 def telling_lines(stderr: str) -> list[str]:
-    """Return the lines of a step's stderr that tell something: those of enroot's log, if pyxis printed it."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not SAYS_NOTHING.search(line)]
+    """Return the lines of a step's stderr that tell something: those of enroot's log alone, if pyxis printed it."""
+    lines = [line for line in stderr.splitlines() if line.strip() and not SAYS_NOTHING.search(line)]
     return [found[1] for line in lines if (found := OF_ENROOT.search(line))] or lines
 
 
 def slurm_complaint(stderr: str) -> str:
     """Return the error message of a Slurm command from its stderr, in one line, with a remedy if one is known."""
-    lines = [re.sub(r"^\w+: (error: )?", "", line) for line in telling_lines(stderr)]
+    lines = [re.sub(r"^\w+: (error: )?", "", line.strip()) for line in telling_lines(stderr)]
     for pattern, remedy in REMEDIES:
         for line in lines:
             if re.search(pattern, line):
@@ -157,7 +157,7 @@ class Allocation:
     before_close: list[Callable[[], object]] = field(default_factory=list)
     """Functions to call before the node is released: they remove files from it."""
     unpacking: threading.Lock = field(default_factory=threading.Lock)
-    """Held while an image is unpacked on the node: one at a time."""
+    """Held while an image is unpacked on the node, so that only one thread unpacks at a time."""
 
     @property
     def name(self) -> str:

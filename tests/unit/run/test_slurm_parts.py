@@ -92,6 +92,12 @@ def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) ->
     assert not re.search(r"(salloc|srun|slurmstepd\S*): error", line)
 
 
+def test_the_traceback_of_an_agent_that_did_not_start_keeps_its_form() -> None:
+    traceback = ["Traceback (most recent call last):", '  File "<string>", line 1', "    import agent", "OSError: gone"]
+    said = "\n".join([*traceback, "", "srun: error: n1: task 0: Exited with exit code 1"])
+    assert queue.telling_lines(said) == traceback
+
+
 @pytest.mark.parametrize("told", ["slurm 20.02.7", "slurm-wlm 18.08.5"])
 def test_a_slurm_that_is_too_old_is_told_before_anything_is_asked(told: str, tmp_path: Path) -> None:
     (tmp_path / "sinfo").write_text(f"#!/bin/sh\necho {told}\n")
