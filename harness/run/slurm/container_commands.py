@@ -83,13 +83,11 @@ def bind_options(start: Start) -> list[str]:
 
 def colon_words(start: Start, *, program: str, refused: str) -> list[str]:
     """Return `SOURCE:PLACE` of each mount, for enroot and pyxis. Raises InfrastructureError for a path with a character
-    that is `refused`, because it would be another path."""
+    that matches `refused`: the program would mount another path."""
     for path in (path for mount in start.scenario.data for path in (str(mount.source), mount.at)):
         if found := re.search(refused, path):
-            text = (
-                f"{path}: {program} cannot mount a path with {found[0]!r}; give it another name, or make a link to it"
-            )
-            raise InfrastructureError(text)
+            text = f"{path}: {program} cannot mount a path with {found[0]!r}"
+            raise InfrastructureError(f"{text}; give it another name, or make a link to it")
     return [f"{mount.source}:{place_of(mount)}" for mount in start.scenario.data]
 
 
@@ -149,7 +147,7 @@ def pyxis(start: Start) -> list[str]:
     """Return the options of srun that make pyxis start a container, followed by the command in it.
 
     The container was unpacked before, is read-only, and is started again for each trial. A trial writes to a file
-    system in memory. The places of mounts are made in another one: those of another scenario would be there as well.
+    system in memory. Another one has the places of relative mounts, which would stay in the container for others.
     """
     words = colon_words(start, program="pyxis", refused=r'[:,"$`\\]|\s')  # a shell reads them, between double quotes
     mounts = ",".join(["tmpfs:/tmp", f"tmpfs:{IN_CONTAINERS}", *(f"{word}:ro" for word in words)])

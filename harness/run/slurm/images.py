@@ -46,8 +46,8 @@ IMPORT = (
     ' mkdir -m 700 "$own" || exit 1; TMPDIR=$own "$@" >&2 && sync "$file" && [ -s "$file" ]'
     ' && echo "imported $(stat -c %s "$file")"; code=$?; rm -rf "$own"; [ $code = 0 ] || rm -f "$file"; exit $code'
 )
-"""Imports an image with its own files in a folder that is removed afterwards; the folder's name marks it as the run's,
-so that the next run removes that of a killed import."""
+"""Imports an image with temporary files in a folder that is removed afterwards. Its name says whose it is, so that the
+next run removes what a killed import left in /tmp."""
 DONE = "imported "
 WAITING = "waiting for another run that imports or uses this image"
 
@@ -59,7 +59,7 @@ def import_command(container: str, name: RegistryName, digest: str, file: Path) 
     """Return the command that imports an image into a file."""
     if container == "apptainer":
         return ["apptainer", "pull", "--disable-cache", str(file), f"docker://{name}@{digest}"]
-    # As a tag, because `@sha256:…` is taken only by version 4 and later.
+    # The digest takes the place of the tag: versions before 4 refuse `@sha256:…`.
     return ["enroot", "import", "--output", str(file), f"docker://{name.server}#{name.repository}:{digest}"]
 
 

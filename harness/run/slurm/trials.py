@@ -172,19 +172,20 @@ def _ulimits(hold: Hold, allocation: Allocation, launch: LaunchRequest) -> tuple
 # ---------------------------------------------------------------- images unpacked for pyxis
 #
 # There is one container for each image, which is started for each trial of the image and removed when the node is
-# released. Without a named container, pyxis would unpack the image again for each step. An image without its entrypoint
-# has another one, because a container that pyxis once started without it keeps none (/etc/rc.local).
+# released. Without a named container, pyxis would unpack the image again for each step. To start an image without its
+# entrypoint, another container is made: pyxis leaves a file in it (/etc/rc.local) by which the entrypoint never runs.
 
 
 def _unpacked_name(prepared: Prepared) -> str:
-    first = 0 if prepared.image.keep_entrypoint else 12
-    return owners.new_name(mark=prepared.digest.removeprefix("sha256:")[first:][:12])  # pyxis adds the prefix `pyxis_`
+    digest = prepared.digest.removeprefix("sha256:")
+    mark = digest[:12] if prepared.image.keep_entrypoint else digest[-12:]
+    return owners.new_name(mark=mark)  # pyxis adds the prefix `pyxis_`
 
 
 def unpack(allocation: Allocation, prepared: Prepared, say: Say = unheard) -> None:
     """Unpack an image on the node if this has not been done. Raises InfrastructureError.
 
-    What an unpacking that failed left there is removed, because pyxis would take it for the whole image.
+    It first removes what a failed unpacking left there, which pyxis would take for the whole image.
     """
     name = _unpacked_name(prepared)
     if name in allocation.checked:
