@@ -50,7 +50,7 @@ def document(result: RunResult) -> Document:
         *((each.name, each.title, each.lines()) for each in added_to(result.added)),
         ("undecided", "Not measured or not decided", not_decided.lines(result)),
         ("slow", "Grows, but more slowly than the limit", not_decided.slow_growth(result)),
-        ("results", "Results that changed, but are no finding", _observed(result, of_results=True)),
+        ("results", "Changes that are no finding", _observed(result, of_results=True)),
         ("observed", "Observed, not judged", _observed(result, of_results=False)),
         ("warnings", "Warnings", warnings(result)),
         ("quiet", "What a good verdict does not cover", not_decided.quiet(result)),
