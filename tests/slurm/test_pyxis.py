@@ -47,7 +47,7 @@ def test_an_image_is_unpacked_once_and_gone_when_the_node_is_given_back(node: No
 
 
 def test_what_a_failed_unpacking_left_is_never_taken_for_the_image(node: Node) -> None:
-    """The next launch ran in a half of the image, because pyxis starts what has the name."""
+    """The next launch ran in one half of the image, because pyxis starts whatever container has the name."""
     (node.state / "full").touch()
     with pytest.raises(ImageUnavailable, match=r"cannot be unpacked: .*No space left on device: the disk is full"):
         node.prepared()

@@ -558,8 +558,8 @@ def test_a_peak_that_falls_is_told_as_it_was_measured() -> None:
 
 
 def test_a_part_that_a_repair_left_is_no_new_fault_when_it_grows_by_less_than_the_limit() -> None:
-    """scipy 1.16.0 was said to take 11.5 % more processor time than 1.15.3, of a limit of 25 %: the sum of both parts
-    was above it."""
+    """scipy 1.16.0 was accused of 11.5 % more processor time than 1.15.3, though the limit is 25 %: together with what
+    the repair had left, it was above the limit."""
     found = measured([1.0, 1.0, 2.7, 2.7, 1.08, 1.08, 1.14, 1.14], rounds=8)
     assert [(one.kind, one.before, one.after) for one in found if one.metric == "step_time"] == [
         ("first_bad", 1, 2), ("first_fixed", 3, 4),

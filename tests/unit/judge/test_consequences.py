@@ -266,8 +266,8 @@ def test_the_order_of_findings_makes_no_difference(turn: int) -> None:
 
 @pytest.mark.parametrize(("run_s", "causes"), [(1.3, ["", "end_time"]), (5.5, ["run_time", ""])])
 def test_a_slow_end_does_not_explain_a_run_that_is_longer_by_much_more(run_s: float, causes: list[str]) -> None:
-    """A program that printed four lines took ten times as long, and its headline was that it takes longer to end: the
-    time after its last line, a fifth of the difference."""
+    """A program that printed four lines took ten times as long. The headline said only that it takes longer to end,
+    which is the time after its last line, and a fifth of the difference."""
     known = {
         version: replace(
             build.flat(),

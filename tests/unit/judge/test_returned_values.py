@@ -125,7 +125,7 @@ def test_a_result_that_creeps_up_is_compared_with_the_best_version(noise: float)
 
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_a_value_that_is_good_again_is_compared_with_the_bad_one(noise: float) -> None:
-    """The table and the finding gave a repaired loss of 1.05, once 1 and then 4, as 5 % higher."""
+    """A loss was 1, then 4, and 1.05 after the repair. The table and the finding told the repair as a rise by 5 %."""
     found = judged(versions([1.0, 1.0, 4.0, 4.0, 1.05, 1.05], launches=6, noise=noise), limit("rise", 0.10))
     assert kinds(found) == [("first_bad", 1, 2), ("first_fixed", 3, 4)]
     assert [one.effect and round(one.effect.value, 1) for one in found.changes] == [4.0, 0.3]
@@ -133,7 +133,8 @@ def test_a_value_that_is_good_again_is_compared_with_the_bad_one(noise: float) -
 
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_a_bad_value_that_becomes_much_worse_is_a_finding_of_its_own(noise: float) -> None:
-    """A throughput that fell by 30 % and later to a third was told, at the second fall, as no finding."""
+    """A throughput fell by 30 % and later to a third. The second fall was listed among the changes that are no
+    finding."""
     found = judged(versions([1.0, 1.0, 1.4, 1.4, 4.0, 4.0], launches=6, noise=noise), limit("rise", 0.10))
     assert kinds(found) == [("first_bad", 1, 2), ("worse", 3, 4)]
     assert [one.effect and round(one.effect.value, 1) for one in found.changes] == [1.4, 2.9]

@@ -572,8 +572,8 @@ def test_a_signal_that_varies_on_a_busy_machine_leaves_a_healthy_version_good_un
 
 
 def test_whole_runs_of_which_too_few_were_timed_are_not_good() -> None:
-    """Of two launches, the first began with its files on the disk. The run time, which alone tells how fast a program
-    without steps is, was left out: "Nothing bad: all 5 cells are good"."""
+    """The first of two launches read its files from the disk, so that only one run time counted. That signal, which
+    alone tells how fast a program without steps is, was left out, and all versions were called good."""
     trials = [
         [
             replace(
@@ -592,7 +592,7 @@ def test_whole_runs_of_which_too_few_were_timed_are_not_good() -> None:
 
 
 def test_equal_versions_are_seldom_suspects_on_a_noisy_machine() -> None:
-    """Of equal versions whose launches differ by 15 %, every fourth row began with "seems bad first"."""
+    """Where the launches of equal versions differ by 15 %, every fourth row had a version that "seems bad first"."""
     suspected = 0
     for seed in range(30):
         factors = np.exp(np.random.default_rng(seed).normal(0, 0.15, (4, 5)))
