@@ -188,27 +188,14 @@ def corrected(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
     held, told = _held(rows), []
     for row in rows:
         known = {cell.cell.image.version: cell.verdict for cell in row.cells}
-        kept = _begun(
-            one
-            for one in row.findings
-            if not _rests_on_p(one)
-            or one.kind == "first_fixed"
-            or (
-                one in held
-                and min(known[side].trials for side in (one.before, one.after) if side is not None)
-                >= signal_of(one.metric).rounds
-            )
-        )
+        launches = {one: min(known[side].trials for side in (one.before, one.after) if side) for one in row.findings}
+        proven = {one for one in held & launches.keys() if launches[one] >= signal_of(one.metric).rounds}
+        kept = _begun(one for one in row.findings if not _rests_on_p(one) or one.kind == "first_fixed" or one in proven)
         places = {(one.metric, one.after) for one in kept}
         verdicts = with_findings(known, kept, [one for one in row.findings if (one.metric, one.after) not in places])
         cells = tuple(replace(cell, verdict=verdict) for cell, verdict in zip(row.cells, verdicts, strict=True))
-        told.append(
-            replace(
-                row,
-                cells=cells,
-                findings=with_consequences(kept, list(known), dict(zip(known, verdicts, strict=True)), row.ratios),
-            )
-        )
+        findings = with_consequences(kept, list(known), dict(zip(known, verdicts, strict=True)), row.ratios)
+        told.append(replace(row, cells=cells, findings=findings))
     return told
 
 
