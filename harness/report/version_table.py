@@ -292,10 +292,9 @@ def _verdict_cell(entry: CellResult, *, least: int, by_size: Sequence[Metric]) -
 def _size(finding: Finding) -> str:
     """Return the size of a change for a table; an amount by which a level falls has a minus."""
     effect = finding.effect
-    if effect is None:
-        return ""
-    falls = finding.kind == "first_fixed" and effect.unit != "ratio"
-    return amounts.change(replace(effect, value=-effect.value) if falls else effect)
+    if effect is not None and effect.unit != "ratio" and finding.kind == "first_fixed":
+        effect = replace(effect, value=-effect.value)
+    return "" if effect is None else amounts.change(effect)
 
 
 def _median_cells(
