@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness import amounts
-from harness.model import LEVELS, METRIC_PREFIX, CellResult, RunResult, grouped
+from harness.model import LEVELS, METRIC_PREFIX, CellResult, Observation, RunResult, grouped
 from harness.report import version_table
 from harness.report.added import added_to
 from harness.report.blocks import Items, ReportSection
@@ -88,7 +88,7 @@ def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
     places = grouped(
         ((each.series, seen_in(each, versions[each.series]), observation_text(each)), f"{each.lane}, {each.variant}")
         for each in result.observations
-        if (each.signal.startswith(METRIC_PREFIX) or each.signal in {"other_result", *LEVELS}) == of_results
+        if _is_of_results(each) == of_results
     )
     told = []
     for (series, when, text), where in places.items():
@@ -96,6 +96,12 @@ def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
         of = f"{plain(series)} {when}".rstrip()
         told.append(f"{of}, {rows}: {text}")
     yield from at_most(told, _MOST_OBSERVATIONS, rest="and {} more: see result.json")
+
+
+def _is_of_results(each: Observation) -> bool:
+    """Return whether it is of a result, or of a level that became better; a level of two lanes did not change."""
+    is_better = each.signal in LEVELS and each.before != each.after
+    return is_better or each.signal == "other_result" or each.signal.startswith(METRIC_PREFIX)
 
 
 def _totals(result: RunResult) -> str:

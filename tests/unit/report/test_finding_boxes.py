@@ -293,6 +293,16 @@ def test_what_else_is_new_there_stands_in_the_box() -> None:
     assert re.search("also new</dt>", html_page.render(result)) is None
 
 
+def test_a_level_that_differs_between_lanes_did_not_change() -> None:
+    """A lane that is slower in all versions was listed among the results that changed."""
+    result = erring(build.quickstart(), signal="step_time")
+    (better,) = result.observations
+    other_lane = replace(better, after=better.before, last="6.1.0")
+    sections = [document(replace(result, observations=(one,))).sections for one in (better, other_lane)]
+    seen = [[one.name for one in own if one.name in ("results", "observed")] for own in sections]
+    assert seen == [["results"], ["observed"]]
+
+
 def test_a_variable_is_no_image() -> None:
     """A command that was slow with one value of a variable was `the image's` fault, and there was no image."""
     images = tuple(replace(image, source=Varied(variable="N")) for image in build.MULTIDICT.images)
