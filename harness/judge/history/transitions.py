@@ -172,9 +172,10 @@ def without_flakes(
     rare = {(name, at) for name in counts for at in range(len(cells)) if name not in found}
     unclear = set[int]()
     for name, seen in found.items():
-        failing = [at for at, count in enumerate(counts[name]) if count]
-        rare |= {(name, at) for at in failing if at not in seen.possible}
-        unclear |= {at for at in failing if at in seen.possible and at not in seen.certain}
+        failing = {at for at, count in enumerate(counts[name]) if count}
+        if not failing.issubset(seen.likeliest):  # else all that failed is where it is most frequent
+            rare |= {(name, at) for at in failing.difference(seen.possible)}
+            unclear |= failing.intersection(seen.possible).difference(seen.certain)
     kept = [[trial for trial in version if (trial.failed_by, at) not in rare] for at, version in enumerate(trials)]
     told = [_without(cell, own, left) for cell, own, left in zip(cells, trials, kept, strict=True)]
     for at in unclear:
@@ -279,9 +280,8 @@ def _without(cell: CellVerdict, trials: Sequence[Trial], kept: Sequence[Trial]) 
     if not gone:
         return cell
     failed, launches = cell.failed - gone, cell.trials - gone
-    told: Mapping[bool, VerdictName] = {True: "inconclusive", False: "flat" if launches else "untested"}
-    verdicts = cell.verdicts if failed >= AGREE else (told[failed > 0],)
-    return replace(cell, failed=failed, trials=launches, verdicts=verdicts)
+    left: VerdictName = "inconclusive" if failed else "flat" if launches else "untested"
+    return replace(cell, failed=failed, trials=launches, verdicts=cell.verdicts if failed >= AGREE else (left,))
 
 
 def outcome_states(cells: Sequence[CellVerdict]) -> list[State]:

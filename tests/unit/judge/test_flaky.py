@@ -15,6 +15,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches
 from harness.judge.launches import always_fails, rarest_failure
+from harness.judge.next.bisect_records import Rules
 from harness.model import Change, Failure, Trial, Trials
 from harness.model.measured import Facts, Reading
 from tests.nightly import many
@@ -256,6 +257,14 @@ def test_one_lost_connection_does_not_undo_the_versions_before_a_failure_that_ma
     trials = _rows("gggggggc", "gggggggg", "ggg", "ggggg", "tggg", "gtt")
     (found,) = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
     assert (found.kind, found.before, found.after) == ("first_bad", 0, 5)
+
+
+def test_a_failure_that_comes_in_one_stretch_alone_is_found_with_few_launches() -> None:
+    """A bisection beside versions that could not run found nothing: that the crash begins a version later, where one
+    launch failed, was not ruled out."""
+    trials = _rows("g", *[""] * 10, "g", "g", "gg", *[""] * 3, "ttt", *[""] * 5, "t")
+    (found,) = outcome_changes([cell_of(each) for each in trials], trials, baseline=None, miss=Rules().alpha)
+    assert (found.kind, found.before, found.after) == ("first_bad", 13, 17)
 
 
 def test_two_failures_that_come_and_go_are_weighed_together() -> None:
