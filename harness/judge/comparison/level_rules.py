@@ -598,7 +598,7 @@ RULES: Mapping[str, FigureRule] = {
     "peak_memory": FigureRule(
         usable=is_clean, prepare=_peak_of("peak_memory", inside="rss_peak_kib"), least=_least_peak
     ),
-    "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_peak"), absent="no GPU"),
+    "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_peak"), absent="no GPU memory in use"),
     "pool_peak": FigureRule(
         usable=is_clean, prepare=_peak_of("pool_peak", inside="gpu_pool_peak_kib"), absent="no GPU pool"
     ),
