@@ -13,7 +13,7 @@ from harness.report.text import fault_sentences, finding_words
 from harness.report.text.fault_sentences import params_clause, rule_evidence, rule_text
 from harness.report.text.headline import sentence
 from tests.players import build, faults
-from tests.players.faults import NEW, OLD, SIGNAL, Square, run
+from tests.players.faults import NEW, OLD, SIGNAL, Square, lane, run
 
 TORCH = build.variant("torch_ops")
 LEAKS = "signal_ops leaks 24 KiB/step"
@@ -167,6 +167,36 @@ def test_a_machine_of_a_pool_that_alone_has_a_fault_is_suspected_not_the_params_
     ) in text
     spread = {**ON_GPU2, "variable": "gpu1"}
     assert "itself may be at fault" not in sentence(in_a_pool({POOL: "bbb"}, spread))
+
+
+AGAIN, BESIDE, SLOT = lane("third", "RTX 4090"), lane("new", "RTX 3090"), lane("new", "RTX 4090 GPU-2")
+BARE, OTHER = lane("bare", None), lane("other", None)
+
+
+@pytest.mark.parametrize(
+    ("bad", "good", "told"),
+    [
+        ([NEW], [OLD], "either the RTX 4090 or its host (new)"),
+        ([NEW], [BESIDE], "the RTX 4090"),
+        ([NEW], [OLD, BESIDE], "the RTX 4090"),
+        ([NEW], [OLD, AGAIN], "host new"),
+        ([NEW, AGAIN], [OLD], "the RTX 4090"),
+        ([NEW, OLD], [BESIDE], "either one of these cards or host old"),
+        ([BARE], [OTHER], "host bare"),
+        ([NEW, SLOT], [OLD], "either one of these cards or their host (new)"),
+    ],
+)
+def test_a_host_is_blamed_with_the_image_unless_a_good_lane_clears_it(
+    bad: list[Lane], good: list[Lane], told: str
+) -> None:
+    """It said that a fault takes the image and the RTX 4090, of which nothing told it from its host."""
+    drawn = run({**dict.fromkeys(bad, "ggb"), **dict.fromkeys(good, "ggg")})
+    assert f"it takes both the image and {told};" in sentence(drawn)
+
+
+def test_a_card_of_two_hosts_is_named_once() -> None:
+    drawn = run({NEW: "bbb", AGAIN: "bbb", OLD: "ggg"})
+    assert "the fault of the RTX 4090, not the image's" in sentence(drawn)
 
 
 def test_a_machine_on_which_an_older_version_is_good_is_not_suspected() -> None:
