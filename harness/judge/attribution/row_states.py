@@ -156,19 +156,26 @@ class SignInRows:
         return min((max(ratio, 1 / ratio) - 1 for ratio in ratios), default=0.0)
 
     def _unclear(self, place: LaneOfVariant, accused: LaneOfVariant, finding: Finding) -> list[int]:
-        """Return the good versions of a row that are bad in the accused row, unless the row rules out its effect."""
-        since = self.order[finding.after]
-        bad = [at for at, state in enumerate(self._seen[accused]) if state and at >= since]
-        both = [at for at in bad if self._seen[place][at] is False]
-        if not both:
-            return []
-        kind, good = signal_of(finding.metric).kind, self._known(place, both)
+        """Return the good versions of a row that are bad in the accused row, unless the row rules out its effect; of
+        what comes only now and then, also those that are unknown there, up to the next good one."""
+        since, seen, own = self.order[finding.after], self._seen[accused], self._seen[place]
+        bad = [at for at, state in enumerate(seen) if state and at >= since]
+        both = [at for at in bad if own[at] is False]
+        kind = signal_of(finding.metric).kind
         if kind == "outcome" or finding.verdict == "two modes":
-            span = range(since, bad[-1] + 1)  # with what is unknown: only where it failed, it seems to fail more often
-            may_be_bad = self._known(accused, [at for at in span if self._seen[accused][at] is not False])
-            clean = _luck(good, may_be_bad, outcome=kind == "outcome") <= self._least_luck
-            clean = clean and (kind != "outcome" or not self._fails_as_often(place, accused, span))
-        elif kind == "growth" and finding.effect is not None:
+            end = next((at for at in range(bad[-1], len(seen)) if seen[at] is False), len(seen))
+            perhaps = [at for at in range(since, end) if seen[at] is None and own[at] is False]
+            sides = ((both, both, range(since, bad[-1] + 1)), (perhaps, [*both, *perhaps], range(since, end)))
+            return [
+                at
+                for told, good, span in sides
+                if told and not self._is_clean(place, accused, good, span, outcome=kind == "outcome")
+                for at in told
+            ]
+        good = self._known(place, both)
+        if not good:
+            return []
+        if kind == "growth" and finding.effect is not None:
             clean = all(_grows_less(each.verdict, finding.metric, finding.effect) for each in good)
         elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
             old = self._known(place, [self.order[finding.before]])
@@ -176,6 +183,15 @@ class SignInRows:
         else:
             clean = True
         return [] if clean else both
+
+    def _is_clean(
+        self, place: LaneOfVariant, accused: LaneOfVariant, good: Sequence[int], span: range, *, outcome: bool
+    ) -> bool:
+        """Return whether these good versions of a row rule out what the accused row has now and then in `span`."""
+        # With what is unknown: only where it failed, it seems to fail more often.
+        may_be_bad = self._known(accused, [at for at in span if self._seen[accused][at] is not False])
+        is_luck = _luck(self._known(place, good), may_be_bad, outcome=outcome) > self._least_luck
+        return not is_luck and not (outcome and self._fails_as_often(place, accused, span))
 
     def _fails_as_often(self, place: LaneOfVariant, accused: LaneOfVariant, versions: range) -> bool:
         """Return whether a row has the failure of an accused one, and may have it as often: so few failures in all
