@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from harness import amounts
-from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, Observation, RunResult, grouped, signal_of
+from harness.model import BAD, FAILURES, GOOD, NOTABLE, UNSURE, CellResult, Observation, RunResult, grouped, signal_of
 from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version, without_places
 from harness.report.text.names import (
+    CellKey,
     at_most,
     cell_key,
     lane_text,
@@ -228,16 +229,17 @@ _SENTENCES: Mapping[str, Callable[[RunResult], str]] = {
 
 
 def seems_bad(result: RunResult, looks_bad: Callable[[CellResult], bool] | None = None) -> list[str]:
-    """Return a clause for each version that is the first to seem bad in rows without a finding, most rows first:
-    `six 1.1 seems bad first (provisional; parse, local; 1 launch): …`. Without `first`, an older version is not
-    measured yet.
+    """Return a clause for each version that is the first to seem bad in rows without a finding, or to fail outside of
+    its row's faults, most rows first: `six 1.1 seems bad first (provisional; parse, local; 1 launch): …`. Without
+    `first`, an older version is not measured yet.
     """
-    found = set(map(row_key, result.findings))
+    found, failing = set(map(row_key, result.findings)), _failing(result)
     same: dict[tuple[str, str], list[str]] = {}
     for row, cells in grouped((row_key(entry.cell), entry) for entry in result.cells).items():
-        bad = [number for number, entry in enumerate(cells) if (looks_bad or _looks_bad)(entry)]
+        seems = (lambda entry: cell_key(entry.cell) in failing) if row in found else (looks_bad or _looks_bad)
+        bad = [number for number, entry in enumerate(cells) if seems(entry)]
         number = next((number for number in bad if not _may_be_none(cells[number])), next(iter(bad), None))
-        if row not in found and number is not None:
+        if number is not None:
             image = cells[number].cell.image
             same.setdefault((image.series, image.version), []).append(_seems_bad(cells, number))
     told = [
@@ -245,6 +247,19 @@ def seems_bad(result: RunResult, looks_bad: Callable[[CellResult], bool] | None 
         for texts in sorted(same.values(), key=lambda texts: -len(texts))
     ]
     return at_most(told, _MOST, rest="{} more also seem bad")
+
+
+def _failing(result: RunResult) -> set[CellKey]:
+    """Return the cells in which launches agree on a failure that is in no fault; failures of a baseline are good."""
+    asked = {row.series.name for row in result.plan.rows if row.series.baseline is None}
+    cells = [entry for entry in result.cells if entry.cell.image.series in asked]
+    failing = {cell_key(entry.cell) for entry in cells if FAILURES & set(entry.verdict.verdicts)}
+    for fault in (each for each in result.attribution if each.metric == "outcome"):
+        versions = list(fault_sentences.order_of(fault, result))
+        for each in fault.episodes:  # with the versions in which it may have begun
+            first = 0 if each.since is None else each.since[0] + 1
+            failing -= {side_of(each.finding, name) for name in versions[first : each.span.stop]}
+    return failing
 
 
 def _looks_bad(entry: CellResult) -> bool:

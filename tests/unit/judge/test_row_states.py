@@ -14,6 +14,7 @@ import pytest
 
 from harness.judge.attribution.cause import attribute
 from harness.model import Attribution, CellResult, CellVerdict, Effect, Failure, Finding, Lane, SignalVerdict, Variant
+from harness.report.text import headline
 from harness.report.text.fault_sentences import sentence
 from tests.players import build
 from tests.players.faults import NEW, NGC, OLD, PLAIN
@@ -163,6 +164,21 @@ def test_a_param_is_blamed_only_if_the_other_variants_would_have_failed_too() ->
         assert told.rule is not None
         assert [each.param for each in told.rule.conditions] == conditions
         assert len(told.rule.never_run) == unknown
+
+
+@pytest.mark.parametrize("baseline", [None, OLDEST])
+def test_a_failure_that_a_later_one_hides_is_told(baseline: str | None) -> None:
+    """One card failed in 40 % of launches of all images. From the newest one on, every launch failed on both cards, by
+    something else, and only that was told: "not the card's fault"."""
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        return crashed(3, 3) if version == NEWEST else crashed(2 if at == NEW else 0, 5)
+
+    both = [crashing(OLD), crashing(NEW)]
+    series = replace(NGC, baseline=baseline)
+    told = headline.sentence(build.run([(series, (OLD, NEW), (PLAIN,))], judge, verdict="regression", findings=both))
+    assert "on both cards; not the card's fault." in told
+    assert (f"Not confirmed: ngc {OLDEST} seems bad (provisional; signal_ops, new/RTX 4090; " in told) is (not baseline)
 
 
 # ---------------------------------------------------------------- sizes
