@@ -58,6 +58,8 @@ def clause(attribution: Attribution, result: RunResult) -> str:
     """
     found = [episode.finding for episode in attribution.episodes]
     effects = [effect for episode in attribution.episodes if (effect := size_of(episode)) is not None]
+    if attribution.metric == "outcome" and len(effects) > 1:
+        effects = _failing_share(attribution, result) or effects
     size = sizes(effects, metric=attribution.metric)
     if all(episode.depth for episode in attribution.episodes) and size and effects[0].unit == "ratio":
         size = f"a further {size}"
@@ -83,6 +85,16 @@ def _killed(finding: Finding, result: RunResult) -> str:
     took_s = [entry.verdict.of("end_time").value for entry in result.cells if cell_key(entry.cell) == place]
     is_killed = any(value is not None and value >= GRACE_S for value in took_s)
     return f"does not end on SIGTERM, and is killed after {GRACE_S:g} s," if is_killed else ""
+
+
+def _failing_share(attribution: Attribution, result: RunResult) -> list[Effect]:
+    """Return the share of launches that fail in all versions, variants and lanes of a fault together: apart, few
+    launches each seem to fail at rates of their own. Empty if their number is not known."""
+    versions, known = list(order_of(attribution, result)), {cell_key(one.cell): one.verdict for one in result.cells}
+    keys = [side_of(each.finding, versions[at]) for each in attribution.episodes for at in each.span]
+    cells = [known[key] for key in keys if key in known]
+    failed, launches = sum(each.failed for each in cells), sum(each.at_risk for each in cells)
+    return [Effect(value=failed / launches, unit="failures")] if failed else []
 
 
 def _instead(found: Sequence[Finding], result: RunResult) -> str:

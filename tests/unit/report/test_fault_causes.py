@@ -273,6 +273,24 @@ def test_several_sizes_are_told_from_the_least_to_the_most(values: tuple[float, 
     assert fault_sentences.sizes([Effect(value=value, unit=unit) for value in values], metric="memory") == text
 
 
+def test_failures_of_several_lanes_are_told_as_one_share() -> None:
+    """`in 25 to 80 % of launches` of a crash that came in 30 % on each of three cards."""
+    failed = {OLD: 2, NEW: 4}
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        return replace(build.crash(), trials=8, failed=failed[at]) if version == "22.12" else build.flat()
+
+    found = [
+        build.finding(
+            faults.NGC, at, faults.PLAIN, before="21.08", after="22.12", metric="outcome", verdict="crash",
+            effect=Effect(value=failed[at] / 8, unit="failures"),
+        )
+        for at in (OLD, NEW)
+    ]  # fmt: skip
+    told = sentence(build.run([(faults.NGC, (OLD, NEW), (faults.PLAIN,))], judge, verdict="regression", findings=found))
+    assert told.startswith("signal_ops crashes in 38 % of launches since 22.12, on both cards")
+
+
 @pytest.mark.parametrize("name", list(SIGNALS))
 def test_every_signal_has_a_verb(name: str) -> None:
     size = fault_sentences.size(Effect(value=2.0, unit="ratio"), metric=name)
