@@ -39,22 +39,15 @@ def cause_text(attribution: Attribution, result: RunResult) -> str:
     match attribution.cause:
         case "image":
             cause = _image(attribution, names)
-        case "gpu":
-            of = ", or of ".join(
-                [names.kind_of_card(attribution) or names.all_of(attribution.bad_lanes), *_others(attribution)]
-            )
+        case "gpu" | "host" | "software":
+            of = ", or of ".join(_culprits(attribution, names))
             cause = f"{names.good_with(attribution)}: the fault of {of}, not the image's"
-        case "host":
-            hosts = together(sorted({host_name(lane.host.name) for lane in attribution.bad_lanes}))
-            of = ", or of ".join([hosts, *map(plain, attribution.software)])
-            cause = f"{names.good_with(attribution)}: the fault of {of}, not the image's"
-        case "software":
-            either = " or ".join(map(plain, attribution.software))
-            cause = f"{names.good_with(attribution)}: the fault of {either}, not the image's"
         case "interaction" if not attribution.good_lanes:
             cause = "no image is bad on all of them: it takes both the image and the host or card"
         case "interaction":
-            cause = f"{names.good_with(attribution)}: it takes both the image and {_beside_image(attribution, names)}"
+            either = _culprits(attribution, names)
+            other = f"{'either ' if len(either) > 1 else ''}{' or '.join(either)}"
+            cause = f"{names.good_with(attribution)}: it takes both the image and {other}"
         case "undecided":
             cause = "; ".join(
                 filter(None, (_alike_elsewhere(attribution, result, names), _undecided(attribution, names)))
@@ -123,35 +116,32 @@ def _image(attribution: Attribution, names: LaneNames) -> str:
     return "; ".join(filter(None, (told, unknown)))
 
 
-def _beside_image(attribution: Attribution, names: LaneNames) -> str:
-    """Return what is bad only together with the image: a card, its host or software, which no good lane has."""
-    bad, good = attribution.bad_lanes, attribution.good_lanes
-    hosts, cards = {lane.host.name for lane in bad}, {lane.gpu for lane in good}
-    if len(hosts) == 1 and all(lane.host.name not in hosts for lane in good) and all(lane.gpu in cards for lane in bad):
-        either = [host_name(bad[0].host.name), *map(plain, attribution.software)]
-    else:
-        one = names.blamed(bad) if len(bad) == 1 else f"one of these {names.kinds(bad)}"
-        either = [names.kind_of_card(attribution) or one, *_others(attribution)]
-    return f"either {' or '.join(either)}" if len(either) > 1 else either[0]
-
-
-def _others(attribution: Attribution) -> list[str]:
-    """Return what may be at fault in place of the cards: `its host (new)` for hosts without a good card, unless one
-    kind of card is bad on several, and `driver 580.65.06`, which all bad lanes have, and no good one.
+def _culprits(attribution: Attribution, names: LaneNames) -> list[str]:
+    """Return what may be at fault, alone or only with the image: the cards; `its host (new)` for hosts without a good
+    card, unless one kind of card is bad on several; and `driver 580.65.06`, which all bad lanes have, and no good one.
     """
-    hosts = {lane.host.name for lane in attribution.bad_lanes if lane.gpu is not None}
+    bad, good, software = attribution.bad_lanes, attribution.good_lanes, list(map(plain, attribution.software))
+    hosts, cleared = {lane.host.name for lane in bad}, {lane.host.name for lane in good}
+    is_host = (
+        len(hosts) == 1 and hosts.isdisjoint(cleared) and {lane.gpu for lane in bad} <= {lane.gpu for lane in good}
+    )
+    if attribution.cause == "software":
+        return software
+    if attribution.cause == "host" or (attribution.cause == "interaction" and is_host):
+        return [together(sorted(map(host_name, hosts))), *software]
+    several = f"one of these {names.kinds(bad)}" if attribution.cause == "interaction" and len(bad) > 1 else ""
+    cards = names.kind_of_card(bad) or several or names.blamed(bad)
     if len(attribution.machines) > 1:  # the fault is on several machines of a pool
-        hosts -= {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
-    doubted = sorted(hosts - {lane.host.name for lane in attribution.good_lanes})
-    others = list(map(plain, attribution.software))
+        hosts -= {lane.host.name for lane in bad if lane.host.pool}
+    doubted = sorted(hosts - cleared - {lane.host.name for lane in bad if lane.gpu is None})
     if not doubted or (attribution.alike and len(hosts) > 1):
-        return others
+        return [cards, *software]
     if len(doubted) < len(hosts):
-        return [together([host_name(host) for host in doubted]), *others]
-    whose = "its" if len(attribution.bad_lanes) == 1 else "their"
-    pools = {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
+        return [cards, together([host_name(host) for host in doubted]), *software]
+    whose = "its" if len(bad) == 1 else "their"
+    pools = {lane.host.name for lane in bad if lane.host.pool}
     machines = [plain(attribution.machines[0] if attribution.machines and host in pools else host) for host in doubted]
-    return [f"{whose} host{'s' if len(doubted) > 1 else ''} ({together(machines)})", *others]
+    return [cards, f"{whose} host{'s' if len(doubted) > 1 else ''} ({together(machines)})", *software]
 
 
 def _undecided(attribution: Attribution, names: LaneNames) -> str:
@@ -252,11 +242,12 @@ class LaneNames:
             return "card"
         return "host" if all(lane.gpu is None for lane in lanes) else _EITHER
 
-    def kind_of_card(self, attribution: Attribution) -> str:
-        """Return `the RTX 4090` if all bad lanes, of which there are several, have that card, and no good one."""
-        (card, *others), good = {lane.gpu for lane in attribution.bad_lanes}, attribution.good_lanes
-        is_one = len(attribution.bad_lanes) > 1 and not others and _has_name(attribution.bad_lanes[0])
-        return f"the {plain(card or '')}" if is_one and all(lane.gpu != card for lane in good) else ""
+    def kind_of_card(self, lanes: Sequence[Lane]) -> str:
+        """Return `the RTX 4090` if these are several lanes, and all that have that card; else ""."""
+        alike = [lane for lane in self._lanes if lane.gpu == lanes[0].gpu]
+        return (
+            f"the {plain(lanes[0].gpu or '')}" if set(alike) == set(lanes) != {lanes[0]} and _has_name(lanes[0]) else ""
+        )
 
     def kinds(self, lanes: Sequence[Lane]) -> str:
         """Return the plural of `kind`."""
