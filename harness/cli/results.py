@@ -109,7 +109,7 @@ def swept(
         write_result(result, directory)
         write_exports(result, directory)
         if since := tuple(since_changes(result, say_once)):
-            result = replace(result, since=since, warnings=(*since, *result.warnings))
+            result = replace(result, since=since)
             write_result(result, directory)
             write_exports(result, directory)
         remember(options.out, say=say_once)

@@ -87,7 +87,7 @@ RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusiv
 class RunResult:
     """A whole run. Every report is a pure function of it. `added`: what the commands that examined it later found, each
     a `Added` of the reports. `before`: the newest run on each host whose driver or kernel has changed since, and
-    `since`: what became worse since then, also in `warnings`; no report has these."""
+    `since`: what became worse since then."""
 
     matrix: str
     verdict: RunVerdict

@@ -79,6 +79,7 @@ class ResultFile:
     observations: tuple[Observation, ...]
     attribution: tuple[Attribution, ...]
     cells: Mapping[str, CellEntry]
+    since: tuple[str, ...] = ()
 
 
 def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = ()) -> bytes:
@@ -99,6 +100,7 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
         causes=tuple(CauseEntry(findings=tuple(numbers), sentence=sentence) for numbers, sentence in causes),
         attribution=result.attribution,
         observations=result.observations,
+        since=result.since,
     )
     out = io.BytesIO()
     out.write(f'{{\n "schema": {SCHEMA}'.encode())

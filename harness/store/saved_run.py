@@ -134,4 +134,5 @@ def read_result(path: Path) -> RunResult:
         warnings=(*file.warnings, *stored.lacking),
         added=tuple(read(stored.path, plan) for read in doors.sections()),
         observations=file.observations,
+        since=file.since,
     )

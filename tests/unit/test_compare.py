@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.cli import cli
-from harness.cli.results import since_changes
+from harness.cli.results import since_changes, write_result
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
 from harness.history.records import merged
@@ -46,7 +46,7 @@ from harness.model.measured import End, Facts
 from harness.report.terminal.compare_output import render, since_text, standing_text, verdict_text
 from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
-from harness.store import trial_to_json
+from harness.store import RunDirectory, trial_to_json
 from harness.store.saved_run import read_result
 from tests.nightly import many
 from tests.players import build, faults
@@ -230,6 +230,9 @@ def test_a_sweep_tells_what_became_worse_since_a_new_driver_or_why_it_cannot(run
     assert fnmatch("\n".join(said), f"not compared with the run {other}: not comparable: *script*")
     assert [replace(result, since=(told,)).exit_code, result.exit_code] == [1, 0]
     assert replace(result, since=(told,), verdict="interrupted").exit_code == 130
+    write_result(replace(result, since=(told,)), RunDirectory(after))
+    headed = sentence(read_result(after))
+    assert fnmatch(headed, "Step time: takes * Nothing else bad: *"), "it was below `Nothing bad: both cells are good`"
 
 
 def test_a_leak_since_a_new_driver_is_one_fault_and_no_failure(runs: Runs) -> None:

@@ -36,7 +36,13 @@ def sentence(result: RunResult) -> str:
 
 
 def lines(result: RunResult) -> list[str]:
-    """Return the sentences of the headline: one for each fault, what to look at, and then what could not be decided."""
+    """Return the sentences of the headline: what became worse since a new driver or kernel, and those on the images."""
+    since, told = [f"{text[:1].upper()}{text[1:]}." for text in result.since], _lines(result)
+    return [*since, *(text.replace("Nothing bad", "Nothing else bad", 1) if since else text for text in told)]
+
+
+def _lines(result: RunResult) -> list[str]:
+    """Return a sentence for each fault, what to look at, and then what could not be decided."""
     if result.plan.rehearsal:
         return ["Only the first launches of `harness try` are here, and the versions were not compared."]
     looks = [f"{text}." for text in at_most(to_look_at(result), _MOST)]
