@@ -174,7 +174,7 @@ def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, t
     if row.searched:
         rules = rules_of(row)
         found = find_changes(compared, miss=rules.alpha)
-        return compared, None, with_searched(found, searched_changes(row), cells=compared.cells, rules=rules)
+        return compared, None, with_searched(found, searched_changes(row, rules), cells=compared.cells, rules=rules)
     modes, slow_mode = (None, ()) if compared.limits.exit_only else two_modes(compared)
     compared = replace(compared, modes=modes if slow_mode else None)
     return compared, modes, (*find_changes(compared), *slow_mode)

@@ -99,9 +99,8 @@ def rules_of(row: RowRun) -> Rules:
     )
 
 
-def searched_changes(row: RowRun) -> tuple[Change, ...]:
-    """Return the changes that the bisection of a row found so far."""
-    rules = rules_of(row)
+def searched_changes(row: RowRun, rules: Rules) -> tuple[Change, ...]:
+    """Return the changes that the bisection of a row by these rules found so far."""
     return conclude(_versions(row, rules.level), rules=rules)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.judge.history.flaky import Evidence
 from harness.judge.next.bisect_records import Expected, VersionEvidence, expected_launches
-from harness.judge.next.bisection import searched_changes
+from harness.judge.next.bisection import rules_of, searched_changes
 from harness.judge.next.decide import conclude, decide, not_needed
 from harness.judge.next.rounds import to_confirm
 from harness.model import CellVerdict, Change, End, Trial, Trials, VerdictName
@@ -219,7 +219,8 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
     ]
     for run, (end, steps) in zip(runs, told, strict=True):
         run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
-    (found,) = searched_changes(row_run(runs, asked=Trials(least=2, most=2)))
+    searched = row_run(runs, asked=Trials(least=2, most=2))
+    (found,) = searched_changes(searched, rules_of(searched))
     assert (found.before, found.untestable, found.after) == (1, (2,), 3)
 
 
@@ -230,7 +231,7 @@ def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions() -> N
         run.trials.extend(trial(number, end="completed" if steps else "setup", steps=steps) for number in range(2))
     searched = row_run(runs, asked=Trials(least=2, most=2))
     searched.planned = replace(searched.planned, series=replace(searched.planned.series, baseline="0"))
-    assert not searched_changes(searched)
+    assert not searched_changes(searched, rules_of(searched))
 
 
 # ---------------------------------------------------------------- what was bad once is launched again at once
