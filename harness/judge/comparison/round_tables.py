@@ -22,8 +22,6 @@ Columns = Mapping[int, Mapping[Round, float]]
 """Figures by position and round."""
 FEWEST_ROUNDS = 2
 """Fewest figures that a version needs to be compared."""
-WANTED_ROUNDS = 3
-"""Rounds that all compared versions should share."""
 
 
 @dataclass(frozen=True, kw_only=True)

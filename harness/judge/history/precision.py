@@ -23,7 +23,6 @@ from harness.judge.comparison.level_rules import EXACT, late_spread, mixes_turns
 from harness.judge.comparison.noise import cautious, floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
-    WANTED_ROUNDS,
     RoundTable,
     level_columns,
     level_table,
@@ -54,6 +53,8 @@ OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
 """Multiple of the spread of one launch that the difference of two launches exceeds by chance in 5 % of cases (normal
 distribution).
 """
+WANTED_ROUNDS = 3
+"""Rounds that all compared versions should share."""
 SURE = 0.95
 """Probability that a version's rise is below its upper bound, and that it is above its lower bound."""
 
