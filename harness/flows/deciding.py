@@ -80,7 +80,7 @@ def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) 
         known = ((path, trial) for path, file in files if (trial := known_trial(file)) is not None and trial.measured)
         earlier, trial = next(known, (None, None))
         then = {} if trial is None else software_of([trial])
-        now = software((gpu.driver for lane in each.lanes for gpu in lane.gpus), [each.facts.get("kernel")])
+        now = software((gpu for lane in each.lanes for gpu in lane.gpus), [each.facts])
         changed = [f"{name} {now[name]} instead of {then[name]}" for name in changed_software(then, now)]
         if changed and earlier is not None:
             what = f"{each.host.full_name}: {' and '.join(changed)} since the run {earlier}"

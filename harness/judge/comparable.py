@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.model import Floats, Trial, grouped
+from harness.model.matrix import Gpu
 from harness.model.measured import AGENT_COLUMNS, LEAST_STEPS, SeenCgroup, SeenGpu
 
 PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
@@ -116,19 +117,18 @@ def conditions(trial: Trial) -> Mapping[str, Any]:
     return fields | {f"gpu.{name}": _of_gpus(facts.gpus or (), name) for name in GPU_FIELDS}
 
 
-def software(drivers: Iterable[object], kernels: Iterable[object]) -> dict[str, str]:
-    """Return the driver and the kernel of a machine, which may be at fault in place of its card or of an image. Of each
-    kind, all values must be known and equal; else it is left out.
+def software(gpus: Iterable[Gpu | SeenGpu], machines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the driver and the kernel of a machine, which may be at fault in place of its card or of an image: those
+    of its GPUs, and of what its engine reports. Of each kind, all values must be known and equal; else it is left out.
     """
-    known = {"driver": set(drivers), "kernel": set(kernels)}
+    known = {"driver": {gpu.driver for gpu in gpus}, "kernel": {machine.get("kernel") for machine in machines}}
     return {name: str(next(iter(own))) for name, own in known.items() if len(own) == 1 and None not in own}
 
 
 def software_of(trials: Iterable[Trial]) -> dict[str, str]:
     """Return the driver and the kernel of the machine that these trials ran on, as far as they agree."""
     seen = list(trials)
-    drivers = (gpu.driver for trial in seen for gpu in trial.facts.gpus or ())
-    return software(drivers, (trial.fingerprint.get("kernel") for trial in seen))
+    return software((gpu for trial in seen for gpu in trial.facts.gpus or ()), (trial.fingerprint for trial in seen))
 
 
 def changed_software(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

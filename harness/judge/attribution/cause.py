@@ -193,8 +193,7 @@ class _Group:
     def _software(self, lane: Lane) -> dict[str, str]:
         """Return the driver and the kernel of a lane's machine, as its GPUs and launches report them."""
         cells = [cell for place, own in self.of.cells.items() if place[1] == lane for cell in own if cell is not None]
-        kernels = (trial.fingerprint.get("kernel") for cell in cells for trial in cell.trials)
-        return software((gpu.driver for gpu in lane.gpus), kernels)
+        return software(lane.gpus, (trial.fingerprint for cell in cells for trial in cell.trials))
 
     def _sides(self) -> tuple[list[Variant], list[Variant], list[Variant], list[Variant]]:
         """Return the variants that have this fault or show it beside another failure, those that are good where these
