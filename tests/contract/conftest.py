@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import docker as docker_sdk
 import pytest
@@ -38,14 +39,14 @@ def opened(kind: str, environ: Mapping[str, str]) -> Iterator[World]:
     world.engine.close()
 
 
-@pytest.fixture(scope="session")
-def process(environ: dict[str, str]) -> Iterator[World]:
-    yield from opened("process", environ)
+def fixture_of(kind: str) -> Any:
+    """Return the fixture of an engine, by its name in a matrix file."""
 
+    @pytest.fixture(scope="session", name=kind)
+    def found(environ: dict[str, str]) -> Iterator[World]:
+        yield from opened(kind, environ)
 
-@pytest.fixture(scope="session")
-def docker(environ: dict[str, str]) -> Iterator[World]:
-    yield from opened("docker", environ)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -56,30 +57,29 @@ def slurm(environ: dict[str, str], cluster: Cluster) -> Iterator[World]:
         yield world
 
 
-@pytest.fixture(scope="session")
-def local(environ: dict[str, str]) -> Iterator[World]:
-    """Return the smallest engine, which installs nothing."""
-    yield from opened("local", environ)
+INSTALLING = (
+    "process", pytest.param("docker", marks=pytest.mark.docker), pytest.param("slurm", marks=pytest.mark.slurm)
+)  # fmt: skip
+ENGINES = ("local",)
+"""The engines that install nothing. The smallest one is `local_engine.py`."""
+globals().update({kind: fixture_of(kind) for kind in ("process", "docker", *ENGINES)})
 
 
-ENGINES = ("process", pytest.param("docker", marks=pytest.mark.docker), pytest.param("slurm", marks=pytest.mark.slurm))
-
-
-@pytest.fixture(params=[*ENGINES, "local"])
+@pytest.fixture(params=[*INSTALLING, *ENGINES])
 def world(request: pytest.FixtureRequest) -> World:
     """The contract holds for each kind of engine."""
     found: World = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=INSTALLING)
 def installing(request: pytest.FixtureRequest) -> World:
     """Yield each kind of engine that installs packages."""
     found: World = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(params=[ENGINES[0], ENGINES[2]])
+@pytest.fixture(params=[INSTALLING[0], INSTALLING[2]])
 def in_environments(request: pytest.FixtureRequest) -> World:
     """Yield each kind of engine whose trials run in virtual environments."""
     found: World = request.getfixturevalue(request.param)
@@ -121,14 +121,14 @@ def what_remains(world: World) -> list[str]:
     if world.kind == "slurm":
         mark = f"_{os.getpid()}_"
         return [str(path) for path in Path(NODE_FOLDER).glob(f"{owners.PREFIX}*") if mark in path.name]
-    if world.kind in ("process", "local"):
-        mark = f"_{os.getpid()}_"
-        folders = Path(tempfile.gettempdir()).glob(f"{owners.PREFIX}*")
-        cgroups = Path("/sys/fs/cgroup").glob(f"**/{owners.PREFIX}*")
-        return [str(path) for path in (*folders, *cgroups) if mark in path.name]
-    client = docker_sdk.from_env()
-    try:
-        found = client.containers.list(all=True, filters={"label": f"harness.run={world.run_id}"})
-        return [container.name for container in found]
-    finally:
-        client.close()
+    if world.kind == "docker":
+        client = docker_sdk.from_env()
+        try:
+            found = client.containers.list(all=True, filters={"label": f"harness.run={world.run_id}"})
+            return [container.name for container in found]
+        finally:
+            client.close()
+    mark = f"_{os.getpid()}_"
+    folders = Path(tempfile.gettempdir()).glob(f"{owners.PREFIX}*")
+    cgroups = Path("/sys/fs/cgroup").glob(f"**/{owners.PREFIX}*")
+    return [str(path) for path in (*folders, *cgroups) if mark in path.name]

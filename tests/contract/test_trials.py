@@ -210,15 +210,15 @@ def test_nothing_outlives_a_killed_harness(world: World) -> None:
 
 
 def runs(world: World, agent: int) -> bool:
-    if world.kind in ("process", "local"):
-        return psutil.pid_exists(agent)
     if world.kind == "slurm":
         folders = Path(NODE_FOLDER).glob(f"{owners.PREFIX}*_{agent}_*")
         jobs = subprocess.run(["squeue", "-h", "-o", "%j"], check=False, capture_output=True, env=world.environ)
         assert jobs.returncode == 0, jobs.stderr
         return any(folders) or f"_{agent}_".encode() in jobs.stdout
-    listed = ["docker", "ps", "-q", "--filter", f"label=harness.run={world.run_id}"]
-    return bool(subprocess.run(listed, check=True, capture_output=True).stdout)
+    if world.kind == "docker":
+        listed = ["docker", "ps", "-q", "--filter", f"label=harness.run={world.run_id}"]
+        return bool(subprocess.run(listed, check=True, capture_output=True).stdout)
+    return psutil.pid_exists(agent)
 
 
 RANKS = """
