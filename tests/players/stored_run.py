@@ -13,7 +13,7 @@ from harness.cli.results import write_result
 from harness.flows.evidence import recipe
 from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Source, Trial, Variant
 from harness.model.answers import Recipe
-from harness.store import RunDirectory, inputs, trial_to_json
+from harness.store import RunDirectory, inputs
 from harness.store.lookup import find_cell, open_run
 from harness.store.plan_file import plan_to_json
 from harness.store.saved_run import StoredRun
@@ -114,8 +114,7 @@ def write(
     write_judged(result, path, **{name: functools.partial(keep, directory=path) for name, keep in keeps.items()})
     for entry in result.cells:
         for number in range(1, entry.verdict.trials + 1):
-            text = json.dumps(trial_to_json(trial(entry, number), entry.cell))
-            (path / "trials" / f"{entry.cell.id}-{number}.json").write_text(text)
+            RunDirectory(path).write_trial(trial(entry, number), entry.cell)
     return path
 
 

@@ -46,7 +46,7 @@ from harness.model.measured import End, Facts
 from harness.report.terminal.compare_output import render, since_text, standing_text, verdict_text
 from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
-from harness.store import RunDirectory, trial_to_json
+from harness.store import RunDirectory
 from harness.store.saved_run import read_result
 from tests.nightly import many
 from tests.players import build, faults
@@ -100,8 +100,7 @@ class Runs:
                 for replicate in (False, True)[: 1 + replicates]:
                     one = trial(entry, number, run=name, step_s=step_s, machine=where, seed=replicate + 2 * len(name))
                     named = replace(one, cell_id=f"{one.cell_id}-replicate" if replicate else one.cell_id)
-                    text = json.dumps(trial_to_json(change(named), entry.cell))
-                    (path / "trials" / f"{named.cell_id}-{number}.json").write_text(text)
+                    RunDirectory(path).write_trial(change(named), entry.cell)
         return path
 
 

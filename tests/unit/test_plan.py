@@ -261,7 +261,7 @@ def swept_plan(tmp_path: Path) -> Plan:
 
 
 def trials(tmp_path: Path) -> list[Path]:
-    return [path for path in tmp_path.glob("reports/matrix/[0-9]*/trials/*.json") if "-replicate-" not in path.name]
+    return [path for path in tmp_path.glob("reports/matrix/[0-9]*/trials/*") if "-replicate-" not in path.name]
 
 
 def test_a_sweep_will_probably_take_as_many_launches_as_the_last_one(tmp_path: Path, swept_plan: Plan) -> None:
