@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
@@ -34,6 +34,16 @@ def _reader(engine: str) -> TypeAdapter[Any]:
     return TypeAdapter(cast("Any", model.known_engines()[engine].settings))
 
 
+@cache
+def _owners() -> Mapping[str, str]:
+    """Return the engine of each key that only the hosts of an engine have."""
+    kinds = model.known_engines().items()
+    hints = {name: get_type_hints(kind.settings, include_extras=True) for name, kind in kinds if kind.settings}
+    marks = [(name, key, getattr(own, "__metadata__", ())) for name, of in hints.items() for key, own in of.items()]
+    owners = {next((mark.alias for mark in own if getattr(mark, "alias", "")), key): name for name, key, own in marks}
+    return {key: name for key, name in owners.items() if key != "can"}  # which no file has
+
+
 def settings_schemas() -> list[Json]:
     """Return the JSON Schemas of the engines' settings."""
     return [inlined(_reader(name)) for name, kind in model.known_engines().items() if kind.settings is not None]
@@ -45,9 +55,7 @@ def _read_host(value: Any, read: Callable[[Any], model.Host], info: ValidationIn
         return read(value)
     engine, found = value.get("engine"), list[Any]()
     has_settings = isinstance(engine, str) and model.engine_kind(engine).settings is not None
-    kinds = model.known_engines().items()
-    owners = {each.name: name for name, kind in kinds for each in fields(kind.settings or model.EngineSettings)}
-    del owners["can"]  # no file has it
+    owners = _owners()
     theirs = {key: value[key] for key in value if key in owners}
     own = {key: value[key] for key in value if key not in owners}
     if isinstance(engine, list):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
@@ -16,8 +17,9 @@ from harness import doors
 from harness.errors import MatrixError
 from harness.matrix import check_shape, load_matrix, schema
 from harness.matrix.problems import Context
+from harness.matrix.read_hosts import _owners
 from harness.matrix.read_series import RUNNING_PYTHON
-from harness.model import Build, Install, Matrix, Pull, Scenario, Variant, Where
+from harness.model import Build, EngineKind, EngineSettings, Install, Matrix, Pull, Scenario, Variant, Where, forms
 from harness.model.engines import GROUP, installed_engines, known_engines
 from harness.model.file_keys import WrittenLimits
 from harness.model.forms import Given
@@ -281,6 +283,25 @@ def test_an_installed_package_may_bring_an_engine(
             load(text)
     else:
         assert (load(text).hosts[0].engine, load(text).hosts[0].can.makes_environments) == ("theirs", True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(EngineSettings):
+    """What hosts of an installed engine ask for."""
+
+    wait_s: Annotated[forms.Duration, forms.key("wait")] = 60.0
+
+
+def test_a_key_of_an_installed_engine_has_the_name_that_the_engine_gives_it(
+    load: Load, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """`hosts.here.wait: unknown key; did you mean 'wait'?` was said of it."""
+    monkeypatch.setitem(known_engines(), "theirs", EngineKind(opener="", settings=Asked))
+    request.addfinalizer(_owners.cache_clear)
+    _owners.cache_clear()
+    assert load(GOOD.replace("engine: docker", "engine: theirs, wait: 2m")).hosts[0].settings == Asked(wait_s=120.0)
+    with pytest.raises(MatrixError, match="wait: is for engine: theirs, not docker; remove it"):
+        load(GOOD.replace("engine: docker", "engine: docker, wait: 2m"))
 
 
 # ---------------------------------------------------------------- schema, docs, and the file at the top
