@@ -20,6 +20,7 @@ from harness.model.watching import Say
 from harness.run import open_engine
 from harness.run.engine import Engine
 from harness.store import began_at, in_use
+from harness.store.trial_json import FOLDER
 
 NODE_S = 60.0
 """Seconds to wait for each node of a cluster; nodes that others use now are cleaned another time."""
@@ -168,7 +169,7 @@ def clean_runs(
     before = (now or datetime.now(timezone.utc)) - older_than
     for folder in sorted(path for path in out.iterdir() if path.is_dir() and not path.is_symlink()):
         named = [path for path in folder.iterdir() if NAME.fullmatch(path.name) and began_at(path.name) is not None]
-        runs = sorted(path for path in named if not path.is_symlink() and (path / "trials").is_dir())
+        runs = sorted(path for path in named if not path.is_symlink() and (path / FOLDER).is_dir())
         for run in runs if matrix in (None, folder.name) else ():
             began = began_at(run.name)
             if began is None or began >= before:

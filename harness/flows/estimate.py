@@ -34,7 +34,7 @@ from harness.run.trial.payload import payload_hash
 from harness.store import read_trial
 from harness.store.journal import files_of, some_trials
 from harness.store.plan_file import plan_from_file, read_plan_file
-from harness.store.trial_json import trial_files
+from harness.store.trial_json import FOLDER, trial_files
 
 MOST_READ = 40
 """Most trial files that are read for their durations, so that a dry run answers in seconds."""
@@ -235,7 +235,7 @@ def newest_runs(folder: Path) -> list[Path]:
 
 
 def _runs(folder: Path) -> Iterator[Path]:
-    trials = (run / "trials" for run in sorted(folder.glob("[0-9]*"), reverse=True))
+    trials = (run / FOLDER for run in sorted(folder.glob("[0-9]*"), reverse=True))
     return (kept.parent for kept in trials if kept.is_dir() and not kept.is_symlink())
 
 

@@ -17,7 +17,6 @@ from harness.flows.hosts import OpenHost, in_threads, leased, states_of, trouble
 from harness.flows.running_row import (
     NoisePlace,
     evidence,
-    is_bisected,
     judge,
     lacking,
     noise_place,
@@ -110,7 +109,7 @@ class Run:
         """Let the first row of a scenario that a machine begins measure the machine's noise."""
         with self._lock:
             others = [each for each in self._alike(row) if each is not row]
-            row.measures_noise = not (is_bisected(row) or any(other.measures_noise for other in others))
+            row.measures_noise = not (row.is_bisected or any(other.measures_noise for other in others))
 
     def again(self, row: RowRun, why: str) -> RowRun:
         """Restart a row and set its trials aside, because those of another machine cannot be compared."""

@@ -46,7 +46,7 @@ def rows_of(plan: Plan, *, only: frozenset[str] | None) -> Iterator[RowRun]:
     for planned in plan.rows:
         row = _fresh(plan, planned, only=only, rows=counts[planned.variant.scenario.name])
         place = noise_place(row)
-        row.measures_noise = not (is_bisected(row) or planned.lane.host.pool or place in measured)
+        row.measures_noise = not (row.is_bisected or planned.lane.host.pool or place in measured)
         if row.measures_noise:
             measured.add(place)
         yield row
@@ -62,11 +62,6 @@ def _fresh(plan: Plan, planned: VersionRow, *, only: frozenset[str] | None, rows
     )  # fmt: skip
     row.lazy = only is not None or row.searched
     return row
-
-
-def is_bisected(row: RowRun) -> bool:
-    """Return whether a bisection chooses the launches of a row. `--decide` names the cells itself."""
-    return row.searched and row.only is None
 
 
 def noise_place(row: RowRun) -> NoisePlace:
@@ -110,7 +105,7 @@ def judge(row: RowRun, plan: Plan, noises: dict[NoisePlace, Noise | None]) -> Ju
     noises[place] = noise(row) or noises.get(place)
     judged = judge_row(row, noise=noises[place])
     warnings = [*judged.warnings, *row.again]
-    if not judged.findings and is_bisected(row) and row.proposal is not None and row.proposal.kind == "done":
+    if not judged.findings and row.is_bisected and row.proposal is not None and row.proposal.kind == "done":
         # No reader must take "not launched" for "good".
         warnings.insert(len(judged.warnings), f"{row}: searched: {row.proposal.reason}")
     trace_rows = shown_rows(len(plan.cells) * plan.trials.least)

@@ -26,7 +26,7 @@ def propose_beside(row: RowRun) -> Proposal:
     new, known = new_and_known(row)
     if not new:
         proposal = propose(row)
-        return halved(row, proposal) if row.searched and row.only is None and proposal.kind == "done" else proposal
+        return halved(row, proposal) if row.is_bisected and proposal.kind == "done" else proposal
     is_known = any(trial.trace is not None for run in row.cells if run.cell.id in new for trial in run.own)
     chosen = new | known if is_known else new
     here = [run for run in row.cells if run.cell.id in chosen]

@@ -268,6 +268,11 @@ class RowRun:
         return [[trial for trial in version if trial.measured] for version in self.trials]
 
     @property
+    def is_bisected(self) -> bool:
+        """Return whether a bisection chooses its launches. `--decide` names the cells itself."""
+        return self.searched and self.only is None
+
+    @property
     def least(self) -> int:
         """Return how many trials a good cell needs."""
         return 1 if self.searched else self.asked.least

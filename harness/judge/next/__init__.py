@@ -6,6 +6,5 @@ from harness.model import Proposal, RowRun
 
 
 def propose(row: RowRun) -> Proposal:
-    """Return what a row launches next, and why, by its launches so far. `--decide` names the cells itself, so that it
-    never searches."""
-    return propose_search(row) if row.searched and row.only is None else propose_rounds(row)
+    """Return what a row launches next, and why, by its launches so far."""
+    return propose_search(row) if row.is_bisected else propose_rounds(row)
