@@ -79,7 +79,7 @@ def choose(rows: Sequence[RowStanding], *, launch_s: float = 0.0) -> int | None:
     """Return the position of the row to launch next, the first one if several are equal; None if there is no row.
     `launch_s`: the expected seconds of a launch of a row without any so far.
     """
-    return min(range(len(rows)), key=lambda place: _rank(rows[place], launch_s), default=None)
+    return min(range(len(rows)), key=lambda place: rank(rows[place], launch_s), default=None)
 
 
 def gives_way(row: RowStanding, others: Sequence[RowStanding], *, launch_s: float) -> bool:
@@ -92,12 +92,7 @@ def gives_way(row: RowStanding, others: Sequence[RowStanding], *, launch_s: floa
     return COSTLY * others[place].takes_s(launch_s) <= row.takes_s(launch_s)
 
 
-def by_urgency(rows: Sequence[RowStanding], *, launch_s: float = 0.0) -> list[int]:
-    """Return the positions of all rows, the most urgent first."""
-    return sorted(range(len(rows)), key=lambda place: _rank(rows[place], launch_s))
-
-
-def _rank(row: RowStanding, launch_s: float) -> tuple[int, int, float, int, float]:
+def rank(row: RowStanding, launch_s: float = 0.0) -> tuple[int, int, float, int, float]:
     """Return the sort key of a row: its group, its urgency, the seconds of its next launches, its nearness to a limit.
 
     First rounds and confirmations compete by seconds, so that a cheap confirmation does not wait for a costly first
@@ -245,7 +240,8 @@ class RowQueue:
                 rows = [row for row in self._rows if self._is_open_to(worker, row)]
             else:
                 rows = [*self._begun.get(worker, {}), *self._first_of_each_series(worker)]
-            return [rows[place] for place in by_urgency([row.standing for row in rows], launch_s=self._launch_s())]
+            launch_s = self._launch_s()
+            return sorted(rows, key=lambda row: rank(row.standing, launch_s))
 
     def resume(self, worker: Worker) -> None:
         """Continue the rows on which a worker was working when it was lost."""

@@ -269,17 +269,15 @@ def _judged_cells(cells: Sequence[CellResult], *, least: int) -> list[CellResult
     if memory is None:
         memory = _grows_alike_over_time(judged)
     if (memory, disk) != (None, None):
-        cells = [
-            replace(cell, trials=tuple(_growing_alike(each, memory, disk) for each in cell.trials)) for cell in cells
+        alike = [
+            [replace(one, reading=replace(one.reading, grows_alike=memory, writes_alike=disk)) for one in cell.trials]
+            for cell in cells
         ]
+        cells = [replace(cell, trials=tuple(own)) for cell, own in zip(cells, alike, strict=True)]
         judged = [_judged_cell(cell, launches, least=least) for cell in cells]
     alone = [cell.verdict for cell in judged]
     beside = outliving(outcome_states(alone), alone, [cell.trials for cell in judged])
     return [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
-
-
-def _growing_alike(trial: Trial, memory: float | None, disk: float | None) -> Trial:
-    return replace(trial, reading=replace(trial.reading, grows_alike=memory, writes_alike=disk))
 
 
 def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int) -> CellResult:
