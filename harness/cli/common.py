@@ -21,9 +21,11 @@ from harness.report.text.harmless_text import readable
 
 if TYPE_CHECKING:
     from harness.flows.context import RunContext
+    from harness.model import SearchMode
 
 
 Parsed = TypeVar("Parsed")
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 IN = click.option("--in", "source", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
@@ -40,6 +42,20 @@ TRIALS = click.option(
     metavar="LEAST[:MOST]",
     help="The fewest and the most launches of each version with each set of params.",
 )
+
+
+def search_by(*, default: SearchMode) -> Callable[[Decorated], Decorated]:
+    """Return the option `--search`."""
+    return click.option(
+        "--search",
+        type=click.Choice(["full", "bisect", "auto"]),
+        default=default,
+        show_default=True,
+        help="full: run every version; bisect: halve the series, which is faster but finds only a change between its "
+        "ends; auto: bisect series of 9 versions or more.",
+    )
+
+
 UNTIL = click.option(
     "--until",
     type=click.Choice(["first-bad", "end"]),

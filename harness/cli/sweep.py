@@ -25,6 +25,7 @@ from harness.cli.common import (
     UNTIL,
     WIDE,
     option,
+    search_by,
     shown_progress,
     stop_on_signals,
     to_stdout,
@@ -47,14 +48,7 @@ if TYPE_CHECKING:
 @HOSTS
 @SERIES
 @TRIALS
-@click.option(
-    "--search",
-    type=click.Choice(["full", "bisect", "auto"]),
-    default="full",
-    show_default=True,
-    help="full: run every image; bisect: halve the series, which is faster but finds only a change between its ends; "
-    "auto: bisect series of 9 images or more.",
-)
+@search_by(default="full")
 @click.option(
     "--seed", type=int, help="Random seed for the launch order. Every run prints its seed, so that it can be repeated."
 )

@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,9 +23,13 @@ from harness.cli.common import (
     has_input,
     option,
     say,
+    search_by,
     stop_on_signals,
 )
 from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.model import SearchMode
 
 
 class _WithCommand(click.Command):
@@ -145,6 +150,7 @@ def demo(*, folder: Path, out: Path) -> None:
     help="How long a launch makes steps, at most; no limit on the duration of a step.",
 )
 @TRIALS
+@search_by(default="auto")
 @UNTIL
 @QUICK
 @TIME
@@ -160,19 +166,21 @@ def try_(
     no_entrypoint: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool, serve: bool,
     port: int | None, tls: bool | None, ready: str | None, get: str | None, post: str | None, body: str | None,
     requests: str | None, client: str | None, concurrency: int | None, rate: str | None, step_time: str,
-    trials: str | None, until: str | None, quick: bool, time: str | None, write: Path | None, fresh: bool, out: Path,
-    as_json: bool,
+    trials: str | None, search: SearchMode, until: str | None, quick: bool, time: str | None, write: Path | None,
+    fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
 
-    VERSIONS are images, packages (torch==2.5.1) or requirement files. A Python program of the current folder is
-    measured from inside, any other command from outside. The files of this folder that the command names, and the
-    modules that a program imports, are copied in.
+    VERSIONS are images, packages (torch==2.5.1) or requirement files; or one range of tags or releases. A Python
+    program of the current folder is measured from inside, any other command from outside. The files of this folder
+    that the command names, and the modules that a program imports, are copied in.
 
     \b
     For example:
       harness try team/app:41 team/app:42 -- python train.py
       harness try torch==2.5.1 torch==2.6.0 --with numpy -- python train.py
+      harness try team/app:24.01-py3..24.10-py3 -- python train.py
+      harness try torch==2.1..2.6 --with numpy -- python train.py
       harness try pillow==8.0.0 pillow==8.4.0 --python 3.9 -- python train.py
       harness try old.txt new.txt --quick -- python train.py
       harness try torch==2.5.1 torch==2.6.0 --write matrix.yaml -- python train.py
@@ -193,7 +201,8 @@ def try_(
     from harness.model.forms import seconds
 
     asked = trials_of(trials)
-    options = SweepOptions(trials=asked, stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
+    stop = stop_of(until, quick=quick, time=time)
+    options = SweepOptions(trials=asked, search=search, stop=stop, fresh=fresh, out=out)
     here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved
     command = ctx.meta.get("command", ())
     drafted = draft.drafted(

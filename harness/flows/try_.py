@@ -30,6 +30,7 @@ from harness.model import RunResult, Stop, Trial, Trials, grouped
 from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say
 from harness.plan.cells import Selection
+from harness.registry.bounded_http import RegistryTrouble
 from harness.run import owners
 from harness.store import RunDirectory
 
@@ -85,7 +86,8 @@ def tried(
     result = attempt.swept(selected(attempt.matrix, options, environ), options)
     attempt.refuse_unlaunched()
     runs = f"the runs of {draft.job.name} are in {result.directory.parent}"
-    say(f"the matrix is {attempt.matrix}, and {runs}; edit it, and run it with: harness sweep {attempt.matrix}")
+    search = f" --search {options.search}" if any(map(result.plan.searched, result.plan.rows)) else ""
+    say(f"the matrix is {attempt.matrix}, and {runs}; edit it, and run it with: harness sweep {attempt.matrix}{search}")
     return result, note_on_peaks(draft, result)
 
 
@@ -184,11 +186,16 @@ def check(draft: Draft, matrix: Path, environ: Mapping[str, str]) -> None:
     the options, and no line or key of the file: the user typed a command line and never saw the file.
     """
     try:
-        load_matrix(matrix, environ=environ)
+        for series in load_matrix(matrix, environ=environ).series:
+            if len(series.images) < 2:
+                raise MatrixError(f"only {series.images[0].version} is in this range; name a wider one")
     except MatrixError as error:
         matrix.unlink(missing_ok=True)
         told = (": ".join(filter(None, (option_of(one.key, draft.mounts), one.text))) for one in error.errors)
         raise UsageError("\n".join(dict.fromkeys(told))) from error
+    except RegistryTrouble as error:
+        matrix.unlink(missing_ok=True)
+        raise InfrastructureError(f"{error.text}; or list the tags, of images that this machine has") from error
 
 
 def write_new(files: Mapping[Path, str], *, otherwise: str) -> None:

@@ -144,7 +144,8 @@ class SeriesReader:
             self.context.add(key, str(error))
             return []
         except RegistryTrouble as error:
-            raise RegistryTrouble(f"{self.context.where(*key)}: {error}") from error
+            error.place = str(self.context.where(*key))
+            raise
         tags = in_range(all_tags, match=wanted.match, first=wanted.from_, last=wanted.to)
         if not tags:
             alike = in_range(all_tags, match=wanted.match)

@@ -70,7 +70,7 @@ class TagRange(Shape):
     """The tags that the registry has when the file is read, sorted by the version in them."""
 
     match: Text
-    """Pattern of the tags; the version begins at the first wildcard (* ? [): "*-tf1-py3", "release-*"."""
+    """Pattern of the tags, with {version} or a wildcard (* ? [) where the version begins: "{version}-py3", "*-py3"."""
     from_: Annotated[Bound | None, Field(alias="from")] = None
     """The oldest version, inclusive: "20.12"."""
     to: Bound | None = None

@@ -71,6 +71,7 @@ VERSION = re.compile(
     r"v?(?P<version>\d+(?:\.\d+)*(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?(?:\.(?:post|dev)\d+)?)(?=$|[-_.+])",
     re.IGNORECASE | re.ASCII,
 )
+PLACEHOLDER = "{version}"
 WILDCARD = re.compile(r"[*?\[]")
 MOST_CHARACTERS = 128  # of a tag, and therefore of a bound
 PIECE = re.compile(r"\d+|\D+", re.ASCII)
@@ -84,12 +85,18 @@ def is_bound(text: str) -> bool:
 def in_range(tags: Iterable[str], *, match: str, first: str | None = None, last: str | None = None) -> list[str]:
     """Return the tags that fit `match` and lie between two bounds (inclusive), oldest first.
 
-    The version begins at the pattern's first wildcard; tags without a version there, such as `latest`, have no place in
-    a history and are left out. Versions are compared only to the precision of a bound: `last="23.03"` includes 23.03.1.
+    The version stands for `{version}` in the pattern, or begins at its first wildcard; tags without a version there,
+    such as `latest`, have no place in a history and are left out. Versions are compared only to the precision of a
+    bound: `last="23.03"` includes 23.03.1.
     """
-    start = WILDCARD.search(match)
-    prefix = start.start() if start else 0
-    found = {tag: version for tag in tags if fnmatchcase(tag, match) and (version := _version(tag[prefix:]))}
+    before, placeholder, after = match.partition(PLACEHOLDER)
+    if placeholder:
+        exact = re.compile(f"{re.escape(before)}{VERSION.pattern}{re.escape(after)}", VERSION.flags)
+        found = {tag: Version(one["version"]) for tag in tags if (one := exact.fullmatch(tag))}
+    else:
+        start = WILDCARD.search(match)
+        prefix = start.start() if start else 0
+        found = {tag: version for tag in tags if fnmatchcase(tag, match) and (version := _version(tag[prefix:]))}
     low, high = (_version(bound) if bound else None for bound in (first, last))
     chosen = [
         tag

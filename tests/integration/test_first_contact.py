@@ -43,6 +43,17 @@ def test_a_command_that_fails_in_the_newer_version_is_found(harness: Harness) ->
     assert (finding["last_good"], finding["first_bad"]) == ("2.1.3", "2.2.6")
 
 
+def test_the_first_bad_release_of_a_range_is_searched_for(harness: Harness) -> None:
+    """A user knows that six worked once: which release broke it? Three launches of each took minutes."""
+    script = "import six, sys; sys.exit(int(six.__version__.split('.')[1]) >= 15)"
+    ended = harness.run_here("try", "six==1.6..1.17", "--exit-code", "--", "python", "-c", script)
+    assert ended.code == 1, ended.err
+    (finding,) = harness.summary("try-python")["findings"]
+    assert (finding["last_good"], finding["first_bad"]) == ("1.14.0", "1.15.0")
+    assert "harness sweep reports/try-python.yaml --search auto" in ended.err
+    assert sum(cell["trials"] for cell in harness.summary("try-python")["cells"]) <= 12
+
+
 def test_a_plain_loop_is_judged_by_the_lines_that_it_prints(harness: Harness) -> None:
     """Four launches ended `untested`, each with a long message about a file that the user had not written."""
     (harness.folder / "loop.py").write_text(

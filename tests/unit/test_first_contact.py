@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from harness import exit_codes
 from harness.cli import run
 from harness.cli.try_ import try_
-from harness.errors import MatrixError, Undecided, UsageError
+from harness.errors import InfrastructureError, MatrixError, Undecided, UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import copied
@@ -32,6 +33,8 @@ from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult
 from harness.model.forms import NAME
 from harness.model.measured import Facts
 from harness.model.servers import LOAD
+from harness.registry.bounded_http import RegistrySilent
+from harness.registry.image_references import in_range
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from tests.players import build
@@ -114,6 +117,55 @@ def test_packages_need_no_engine(folder: Path) -> None:
     assert matrix.hosts[0].engine == "process"
 
 
+@pytest.mark.parametrize(
+    ("bounds", "specifier"),
+    [("2.1..2.6", ">=2.1,<2.7"), ("2.1..2.6.0", ">=2.1,<2.6.1"), ("2.1..2.6rc1", ">=2.1,<=2.6rc1")],
+)
+def test_a_range_of_releases_needs_no_list(bounds: str, specifier: str) -> None:
+    """A user who did not know the versions had to look them up, or to write a matrix file."""
+    entry = series(f"torch[opt]=={bounds}", beside=["numpy<2"]).entry
+    assert entry == {"install": ["torch[opt]=={version}", "numpy<2"], "versions": specifier}
+
+
+@pytest.mark.parametrize(
+    ("word", "tags"),
+    [
+        ("team/app:41..44", {"match": "{version}", "from": "41", "to": "44"}),
+        ("local:5000/app:24.01-py3..24.10-py3", {"match": "{version}-py3", "from": "24.01", "to": "24.10"}),
+        ("app:release-1.2..release-1.10", {"match": "release-{version}", "from": "1.2", "to": "1.10"}),
+    ],
+)
+def test_a_range_of_tags_has_those_that_are_written_alike(word: str, tags: dict[str, str]) -> None:
+    """`24.05-vllm-py3` is another product than `24.05-py3`, and no version of it."""
+    assert series(word, no_entrypoint=True).entry == {
+        "repository": word.rpartition(":")[0], "tags": tags, "entrypoint": False
+    }  # fmt: skip
+    others = ["latest", "24.05-py3", "24.05.1-py3", "24.05-vllm-py3", "24.05", "24.11-py3"]
+    found = in_range(others, match=tags["match"], first=tags["from"], last=tags["to"])
+    assert found == (["24.05-py3", "24.05.1-py3"] if "py3" in word else [])
+
+
+def test_a_range_with_one_version_makes_no_history(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, index = load_matrix, FakeIndex({"six": ["1.15.0", "1.16.0", "1.17.0"]})
+    monkeypatch.setattr(flow, "load_matrix", lambda path, environ: load(path, environ=environ, index=index))
+    for words, told in (("six==1.17..2", "only 1.17.0 is in this range"), ("six==2..3", "no release of six for")):
+        whole = draft.Draft(made_by=("x",), series=series(words), job=job(folder, "python", "train.py"))
+        with pytest.raises(UsageError, match=told):
+            flow.check(whole, flow.write(whole, out=folder), {})
+        assert not list(folder.glob("*.yaml"))
+
+
+def test_a_range_of_tags_that_no_registry_has_names_the_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images that were only built here have no registry, and the message named a file that was never seen."""
+    silent = RegistrySilent("registry.local: cannot be reached")
+    silent.place = "try-train.yaml:8"
+    monkeypatch.setattr(flow, "load_matrix", Mock(side_effect=silent))
+    whole = draft.Draft(made_by=("x",), series=series("app:1..3"), job=job(folder, "python", "train.py"))
+    with pytest.raises(InfrastructureError, match=r"^registry.local: cannot be reached; or list the tags, of images"):
+        flow.check(whole, flow.write(whole, out=folder), {})
+    assert not list(folder.glob("*.yaml"))
+
+
 def test_requirement_files_are_versions(folder: Path) -> None:
     for name in ("old", "new"):
         (folder / f"{name}.txt").write_text(f"numpy==2.{len(name)}\n")
@@ -135,6 +187,13 @@ def test_the_python_of_packages_and_files_can_be_named(folder: Path) -> None:
     ("words", "told"),
     [
         (("app:1",), "1 version: give two or more, oldest first"),
+        (("torch==2.1..2.4", "torch==2.5.1"), "torch==2.1..2.4: is a range; give it alone, or list the versions"),
+        (("torch==2.1..",), "torch==2.1..: is not a range of releases; write it as torch==2.1..2.6"),
+        (
+            ("app:24.01-py3..24.10",),
+            "app:24.01-py3..24.10: is not a range of tags; write both tags whole, such",
+        ),
+        (("old..new",), "old..new: is not a range of tags; write both tags whole"),
         (("app:1", "app:1"), "app:1: appears twice"),
         (("", "app:1"), "a version is empty; give each version"),
         (("app:1", "torch==2.5.1"), "torch==2.5.1: is not of the same kind as app:1"),

@@ -12,15 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.version import InvalidVersion, Version
+
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.model.forms import LETTERS
+from harness.registry.image_references import VERSION
 
 PACKAGE = re.compile(r"([A-Za-z0-9][\w.-]*)(\[[\w., -]*\])?\s*={2,3}\s*([^=\s;,]+)", re.ASCII)
 BARE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w., -]*\])?", re.ASCII)
 NUMBER = re.compile(r"\d[\d.]*")
 FILE = re.compile(r"(\.{0,2}|~)/.*|[^:]*\.(txt|whl)|[^:/]*\.(lock|toml)")
 """A name of a file, whether or not it exists; `registry.in` and `team/app.lock` may be images."""
-EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or old.txt new.txt"
+RANGE = ".."
+EXAMPLES = (
+    "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or old.txt new.txt; or one range, such as "
+    "team/app:41..44 or torch==2.1..2.6"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +57,7 @@ def series_of(
     """Return the series of these versions, oldest first. `folder`: where the files are, as the matrix file names it;
     `beside`: requirements to install with each version of a package; `python`: the version of the interpreter for
     packages and requirement files; `no_entrypoint`: containers start without that of their image. Raises UsageError."""
-    if len(words) < 2:
-        raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
-    if not all(word.strip() for word in words):
-        raise UsageError(f"a version is empty; give each version, {EXAMPLES}")
-    if repeated := repeated_in(words):
-        raise UsageError(f"{repeated[0]}: appears twice; give each version once")
-    if BARE.fullmatch(words[0]) and all(map(NUMBER.fullmatch, words[1:])):
-        raise UsageError(f"{words[1]}: is not an image; write a version of a package as {words[0]}=={words[1]}")
+    _check_words(words)
     kinds = [_kind(word, folder) for word in words]
     if len(set(kinds)) > 1:
         bare = [word for word, kind in zip(words, kinds, strict=True) if kind == "image" and BARE.fullmatch(word)]
@@ -81,13 +81,21 @@ def series_of(
         return DraftSeries(name="requirements", entry={"locks": locks, **interpreter}, installs=_module_names(lines))
     if python is not None:
         raise UsageError(f"--python {python}: is for packages and requirement files; images contain their own Python")
-    split = [word.rpartition(":") for word in words]
-    repositories = {repository for repository, _, _ in split}
-    if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
-        repository = repositories.pop()  # tags are short names, which suit a report
-        entry = {"repository": repository, "tags": [tag for _, _, tag in split], **start}
-        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
-    return DraftSeries(name="images", entry={"images": list(words), **start}, needs_containers=True)
+    return _images(words, start)
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Raise UsageError unless these are two or more different versions, or one range."""
+    if len(words) < 2 and not any(map(_is_range, words)):
+        raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
+    if not all(word.strip() for word in words):
+        raise UsageError(f"a version is empty; give each version, {EXAMPLES}")
+    if repeated := repeated_in(words):
+        raise UsageError(f"{repeated[0]}: appears twice; give each version once")
+    if len(words) > 1 and (ranges := list(filter(_is_range, words))):
+        raise UsageError(f"{ranges[0]}: is a range; give it alone, or list the versions")
+    if len(words) > 1 and BARE.fullmatch(words[0]) and all(map(NUMBER.fullmatch, words[1:])):
+        raise UsageError(f"{words[1]}: is not an image; write a version of a package as {words[0]}=={words[1]}")
 
 
 def _kind(word: str, folder: Path) -> str:
@@ -122,8 +130,58 @@ def _packages(words: Sequence[str], beside: Sequence[str], interpreter: Mapping[
             )
         if name != first:
             raise UsageError(f"{name}: give versions of one package; add another one to each with --with {name}==…")
-    entry = {"install": [f"{first}=={{version}}", *beside], "versions": [match[3] for match in pins], **interpreter}
+    versions = _release_range(pins[0]) if _is_range(words[0]) else [match[3] for match in pins]
+    entry = {"install": [f"{first}=={{version}}", *beside], "versions": versions, **interpreter}
     return DraftSeries(name=safe(pins[0][1]), entry=entry, installs=_module_names(entry["install"]))
+
+
+def _images(words: Sequence[str], start: Mapping[str, Any]) -> DraftSeries:
+    if _is_range(words[0]):
+        repository, tags = _tag_range(words[0])
+        entry = {"repository": repository, "tags": tags, **start}
+        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
+    split = [word.rpartition(":") for word in words]
+    repositories = {repository for repository, _, _ in split}
+    if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
+        repository = repositories.pop()  # tags are short names, which suit a report
+        entry = {"repository": repository, "tags": [tag for _, _, tag in split], **start}
+        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
+    return DraftSeries(name="images", entry={"images": list(words), **start}, needs_containers=True)
+
+
+def _is_range(word: str) -> bool:
+    """Return whether a version is a range, FROM..TO, of the tags of a repository or the releases of a package."""
+    return RANGE in word.rpartition("/")[2] and not FILE.fullmatch(word)
+
+
+def _release_range(pin: re.Match[str]) -> str:
+    """Return the specifier of a range of releases. As for tags, a bound includes all that begins with it."""
+    low, _, high = pin[3].partition(RANGE)
+    try:
+        Version(low)
+        last = Version(high)
+    except InvalidVersion:
+        raise UsageError(f"{pin[0]}: is not a range of releases; write it as {pin[1]}==2.1..2.6") from None
+    if last.is_prerelease or last.is_postrelease:
+        return f">={low},<={high}"
+    *parts, least = last.release
+    return f">={low},<{'.'.join(map(str, [*parts, least + 1]))}"
+
+
+def _tag_range(word: str) -> tuple[str, dict[str, str]]:
+    """Return the repository and the keys of a range of tags that differ only in their version. Raises UsageError."""
+    repository, _, tags = word.rpartition(":")
+    low, _, high = tags.partition(RANGE)
+    first, last = VERSION.search(low), VERSION.search(high)
+    if not repository or first is None or last is None or _around(low, first) != _around(high, last):
+        like = f"{repository or 'app'}:24.01-py3..24.10-py3"
+        raise UsageError(f"{word}: is not a range of tags; write both tags whole, such as {like}")
+    before, after = _around(low, first)
+    return repository, {"match": f"{before}{{version}}{after}", "from": first[0], "to": last[0]}
+
+
+def _around(tag: str, version: re.Match[str]) -> tuple[str, str]:
+    return tag[: version.start()], tag[version.end() :]
 
 
 def _module_names(requirements: Sequence[str]) -> frozenset[str]:
