@@ -8,6 +8,7 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from harness.errors import ImageUnavailable
 from harness.model import Build, Install, Prepared, Scenario, Variant
 from harness.run import open_engine
+from harness.run.docker import containers
 from harness.run.process import environments
 from harness.run.process.engine import ProcessEngine
 from harness.run.trial.payload import pack
@@ -45,6 +47,15 @@ def test_an_image_is_made_once_and_its_identity_stays(installing: World) -> None
     assert (again.reference, again.digest) == (first.reference, first.digest)
     assert not [line for line in said if "install" in line]
     assert installing.engine.prepare(installed("six==1.15.0"), quiet).digest != first.digest
+
+
+@pytest.mark.docker
+def test_an_image_is_searched_for_its_python_once(docker: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each connection of a sweep made a container to look for it."""
+    prepared = docker.engine.prepare(pulled(BASE), quiet)
+    monkeypatch.delattr(containers, "created")
+    with closing(World.open("docker", docker.environ).engine) as another:
+        assert another.prepare(pulled(BASE), quiet) == prepared
 
 
 @pytest.mark.index

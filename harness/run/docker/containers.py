@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import docker
 import requests
@@ -61,13 +61,17 @@ RLIMITS = (
 
 
 class Ulimits:
-    """The ulimits of trials on an engine. If the engine may not set a default ulimit, later trials omit it."""
+    """The ulimits of trials on an engine. Later trials, on any connection to it, omit the defaults that it refused."""
 
-    def __init__(self) -> None:
-        self._refused: set[str] = set()
+    REFUSED: ClassVar[dict[str, set[str]]] = {}
+
+    def __init__(self, engine_id: str | None = None) -> None:
+        self._refused = self.REFUSED.setdefault(engine_id, set()) if engine_id else set()
+        self._asked: dict[str, tuple[str, int, int]] = {}
 
     def of(self, scenario: Scenario) -> tuple[tuple[str, int, int], ...]:
-        return tuple(ulimit for ulimit in scenario.ulimits if ulimit[0] not in self._refused)
+        self._asked = {ulimit[0]: ulimit for ulimit in scenario.ulimits if ulimit[0] not in self._refused}
+        return tuple(self._asked.values())
 
     def learn(self, message: str, scenario: Scenario) -> bool:
         """Return whether to try again after the engine refused to start a container with `message`: true if it refused
@@ -82,10 +86,9 @@ class Ulimits:
             return False
         name = refusal[2].lower() if refusal[2] else dict(enumerate(RLIMITS)).get(int(refusal[1]))
         defaults = {default[0] for default in Scenario.ulimits if default in scenario.ulimits}
-        if name is None or name not in defaults - self._refused:
-            return False
-        self._refused.add(name)
-        return True
+        refused = defaults & self._asked.keys() & {name}
+        self._refused.update(refused)
+        return bool(refused)
 
 
 LACKS_INIT = re.compile(r"docker-init|container-init|catatonit")

@@ -52,7 +52,6 @@ class DockerEngine(Engine):
     ) -> None:
         self._client, self._host, self._environ, self._patience = client, host, environ, patience
         self._place = str(host.where)
-        self._pythons: dict[str, str | None] = {}
         self._layers: dict[str, dict[str, int]] = {}
         with engine_errors(host.where, refused=EngineUnreachable):
             info = client.info()
@@ -63,6 +62,7 @@ class DockerEngine(Engine):
             gpus=containers.GpuAccess(info),
             memory_bytes=side_by_side.default_bytes(info.get("MemTotal")),
             labels_files=any("selinux" in option for option in info.get("SecurityOptions") or ()),
+            ulimits=containers.Ulimits(info.get("ID")),
         )
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
@@ -95,7 +95,7 @@ class DockerEngine(Engine):
     def prepare(self, image: Image, say: Say) -> Prepared:
         with engine_errors(image.where):
             prepared = self._patience.through(lambda: self._get(image, say), say=say)
-            lacks = not prepared.foreign and self._python_of(prepared.reference) is None
+            lacks = not prepared.foreign and find_images.find_python(self._client, prepared.reference) is None
             return replace(prepared, lacks_python=lacks)
 
     def look(self, image: Image, say: Say) -> Prepared | None:
@@ -165,16 +165,10 @@ class DockerEngine(Engine):
         with engine_errors(prepared.image.where):
             return int(find_images.inspect(self._client, prepared.reference)["Size"])
 
-    def _python_of(self, image_id: str) -> str | None:
-        """Return the name of the image's Python, looked up once per image; None if it has none."""
-        if image_id not in self._pythons:
-            self._pythons[image_id] = find_images.find_python(self._client, image_id)
-        return self._pythons[image_id]
-
     def _with_python(self, launch: LaunchRequest) -> tuple[LaunchRequest, Sequence[str]]:
         """Return a launch, with the harness's own interpreter if needed, and the words that start the agent's: the
         image's own, if it has one. Raises InfrastructureError."""
-        name = self._python_of(launch.prepared.reference)
+        name = find_images.find_python(self._client, launch.prepared.reference)
         if name is None and launch.scenario.needs_python:
             raise ImageUnavailable(NO_PYTHON, place=launch.prepared.image.place)
         if name is not None and not launch.scenario.serve:

@@ -25,6 +25,7 @@ from harness.run.interruptible import BUSY, streamed, unavailable, waited
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FOLDERS_LOOKED_IN = 64
+PYTHONS: dict[str, str | None] = {}  # of all images looked at, by their ids, which are digests of their content
 
 
 def local_image(client: docker.DockerClient, reference: str) -> EngineImage | None:
@@ -200,13 +201,13 @@ def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float
 
 def find_python(client: docker.DockerClient, image_id: str) -> str | None:
     """Return the first of `python3` and `python` that is on the image's PATH; None if neither is. Nothing is run in the
-    image, which may have no shell: the engine is asked for the header of each file."""
-    api = client.api
-    folders = variables_of(inspect(client, image_id)).get("PATH", DEFAULT_PATH).split(":")[:FOLDERS_LOOKED_IN]
-    with containers.created(client, image_id, ["python3"], purpose="look") as container_id:
-        url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
-        for name in ("python3", "python"):
-            paths = ({"path": f"{folder}/{name}"} for folder in folders)
-            if any(api.head(url, params=path, timeout=api.timeout).ok for path in paths):
-                return name
-    return None
+    image, which may have no shell: the engine is asked for the header of each file, once for each image."""
+    if image_id not in PYTHONS:
+        api = client.api
+        folders = variables_of(inspect(client, image_id)).get("PATH", DEFAULT_PATH).split(":")[:FOLDERS_LOOKED_IN]
+        with containers.created(client, image_id, ["python3"], purpose="look") as container_id:
+            url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
+            asked = ((name, f"{folder}/{name}") for name in ("python3", "python") for folder in folders)
+            there = (name for name, path in asked if api.head(url, params={"path": path}, timeout=api.timeout).ok)
+            PYTHONS[image_id] = next(there, None)
+    return PYTHONS[image_id]

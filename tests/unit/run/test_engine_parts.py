@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import secrets
 import subprocess
 import time
 from dataclasses import replace
@@ -92,6 +93,18 @@ def test_only_a_default_ulimit_is_left_out() -> None:
     refused = "crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied"
     assert not Ulimits().learn(refused, plain), "it is none of ours"
     assert not Ulimits().learn("no space left", plain)
+
+
+def test_what_a_connection_learns_of_an_engine_the_others_know() -> None:
+    """Each lane of a sweep started a container in vain."""
+    plain, engine = Scenario(name="x", where=WHERE), secrets.token_hex(4)
+    first, second, third, other = (Ulimits(each) for each in (engine, engine, engine, f"not {engine}"))
+    assert first.of(plain) == second.of(plain) == plain.ulimits
+    refused = f"error setting rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted"
+    assert first.learn(refused, plain)
+    assert second.learn(refused, plain), "it asked before the first one had learned"
+    assert "memlock" not in {name for name, *_ in third.of(plain)}
+    assert other.of(plain) == plain.ulimits
 
 
 def test_an_engine_without_docker_init_starts_trials_without_it() -> None:
