@@ -358,6 +358,20 @@ def test_a_place_that_is_too_large_is_followed_where_it_changes(
     assert disk_kib(places) - before == 4 + 8
 
 
+@pytest.mark.parametrize(("takes_s", "fits"), [([0.0], True), ([0.1, 0.0], True), ([0.1, 0.1], False), ([0.3], False)])
+def test_a_place_that_is_slow_but_once_is_walked_through(takes_s: list[float], fits: bool) -> None:
+    """The first walk reads the disk. A quick one is not repeated, and a slow one left the place out."""
+
+    def walk(path: str, bounds: processes.Bounds) -> Iterator[None]:
+        time.sleep(takes_s.pop(0))
+        for _ in range(64):
+            bounds.count()
+            yield
+
+    assert file_sizes._fits("", walk) == fits
+    assert takes_s == []
+
+
 def test_many_rows_are_thinned_and_those_of_looks_stay() -> None:
     counted = census.Census(os.getpid(), None, lambda: None)
     counted._rows = [(step, {"threads": 1}, step % 100 == 1) for step in range(1, 3000)]

@@ -127,11 +127,13 @@ def _is_in(path, folder):
 
 
 def _fits(path, walk):
-    """Return whether the place is small enough for repeated walks."""
+    """Return whether the place is small enough for repeated walks; the first one reads the disk."""
     try:
-        for bounds in (Bounds(MOST_ENTRIES, FIRST_WALK_S), Bounds()):
-            for _ in walk(path, bounds):
-                continue
+        for seconds in (FIRST_WALK_S, MOST_S):
+            began_s = time.perf_counter()
+            sum(1 for _ in walk(path, Bounds(MOST_ENTRIES, seconds)))
+            if time.perf_counter() - began_s <= MOST_S:
+                break
     except Beyond:
         return False
     return True
