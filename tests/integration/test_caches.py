@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.run.owners import CACHE_PREFIX
-from tests.integration.conftest import ENGINES, Harness
+from tests.integration.conftest import DOCKER_AT_NIGHT, Harness
 from tests.waiting import until
 
 pytestmark = pytest.mark.index
@@ -54,7 +54,7 @@ trials: {{least: 2, most: 4}}
 """
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_a_fault_that_shows_only_with_a_warm_cache_is_told_as_that(harness: Harness, engine: str) -> None:
     (harness.folder / "kernels.py").write_text(PROGRAM)
     ended = harness.run_here("sweep", harness.write(MATRIX.format(engine=engine)))

@@ -32,6 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one sweep that left a cause undecided and one that decided it; tests must not change it."""
     folder = tmp_path_factory.mktemp("runs")
     swept(folder)
+    assert settled(folder) is None, "something is left to decide"
     swept(folder, decide=True)
     return folder
 
@@ -58,22 +59,18 @@ def settled(folder: Path, **changed: object) -> RunResult | None:
 
 
 def test_what_a_run_left_undecided_is_run_and_then_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    decided: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    swept(tmp_path)
-    assert settled(tmp_path) is None
-    decided = swept(tmp_path, decide=True)
-    found = settled(tmp_path)
+    found, directory = settled(decided), last_run(decided)
     assert found is not None
-    assert (found.directory, found.exit_code) == (decided.directory, 1)
+    assert (found.directory, found.exit_code) == (directory, 1)
     monkeypatch.setenv("UV_DEFAULT_INDEX", OFFLINE["UV_DEFAULT_INDEX"])
-    runs = sorted((tmp_path / "reports/matrix").iterdir())
-    capsys.readouterr()
-    assert cli.run(["sweep", str(tmp_path / "matrix.yaml"), "--decide", "--out", str(tmp_path / "reports")]) == 1
+    runs = sorted((decided / "reports/matrix").iterdir())
+    assert cli.run(["sweep", str(decided / "matrix.yaml"), "--decide", "--out", str(decided / "reports")]) == 1
     told = capsys.readouterr()
-    assert told.out == f"nothing to decide: {decided.directory} leaves no cause undecided (verdict: regression)\n"
+    assert told.out == f"nothing to decide: {directory} leaves no cause undecided (verdict: regression)\n"
     assert not told.err
-    assert sorted((tmp_path / "reports/matrix").iterdir()) == runs, "it starts no run"
+    assert sorted((decided / "reports/matrix").iterdir()) == runs, "it starts no run"
 
 
 def test_a_cause_that_no_cell_can_decide_is_not_called_decided(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from typing import Any
 
 import docker
 import pytest
+from docker.errors import NotFound
 
 from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, LOCAL_BASE, ROOT, Harness
 from tests.planted_series import six
@@ -90,10 +92,18 @@ def client() -> Iterator[docker.DockerClient]:
     made.close()
 
 
+HELD_EQUAL = (
+    "CapAdd", "CapDrop", "DeviceRequests", "Init", "Memory", "MemorySwap", "NetworkMode", "PidsLimit", "SecurityOpt",
+    "ShmSize", "Ulimits", "Privileged", "IpcMode", "Binds",
+)  # fmt: skip
+
+
 @pytest.mark.docker
-def test_the_script_of_an_issue_runs_in_a_bare_image(harness: Harness) -> None:
-    """The script is copied out of the Markdown into an image without the harness, as its reader would do."""
-    swept(harness, engine="docker", fault="leak")
+def test_a_bare_image_leaks_too_with_the_flags_of_the_trials(harness: Harness, client: docker.DockerClient) -> None:
+    """The script of an issue is copied out of the Markdown into an image without the harness, as its reader would do.
+    The engine reports the same settings for the container of a repro and for that of a running trial.
+    """
+    ran = _swept_in_containers(harness, client)
     text = harness.run_here("issue", "latest", "1").out
     code = re.search(r"```python\n(.*?)```\n", text, re.DOTALL)
     assert code is not None, text
@@ -106,17 +116,6 @@ def test_the_script_of_an_issue_runs_in_a_bare_image(harness: Harness) -> None:
     assert {path.name for path in next(harness.folder.glob("reports/matrix/2*/issue-1")).iterdir()} >= {"repro.py"}
     assert "$(touch" not in re.sub(r"```.*?```", "", text, flags=re.DOTALL).replace("\\$(touch", "")
 
-
-HELD_EQUAL = (
-    "CapAdd", "CapDrop", "DeviceRequests", "Init", "Memory", "MemorySwap", "NetworkMode", "PidsLimit", "SecurityOpt",
-    "ShmSize", "Ulimits", "Privileged", "IpcMode", "Binds",
-)  # fmt: skip
-
-
-@pytest.mark.docker
-def test_the_flags_ask_the_engine_for_what_the_harness_asks(harness: Harness, client: docker.DockerClient) -> None:
-    """The engine reports the same settings for the container of a repro and for that of a running trial."""
-    swept(harness, engine="docker", fault="leak")
     script = repro(harness, "1.16.0").replace("docker run --rm", "docker create")
     made = subprocess.run(
         ["sh"], input=script, capture_output=True, text=True, timeout=60, check=True, env={**os.environ}
@@ -125,27 +124,28 @@ def test_the_flags_ask_the_engine_for_what_the_harness_asks(harness: Harness, cl
         theirs = client.api.inspect_container(made)
     finally:
         client.api.remove_container(made, force=True)
-    ours = _of_a_trial(harness, client)
+    ours = next(each for each in ran if each["Image"] == theirs["Image"])
     assert {name: _plain(theirs, name) for name in HELD_EQUAL} == {name: _plain(ours, name) for name in HELD_EQUAL}
     assert set(theirs["Config"]["Env"]) == set(ours["Config"]["Env"])
-    assert theirs["Image"] == ours["Image"]
     assert theirs["Config"]["Healthcheck"] == ours["Config"]["Healthcheck"] == {"Test": ["NONE"]}
 
 
-def _of_a_trial(harness: Harness, client: docker.DockerClient) -> dict[str, Any]:
-    """Return what the engine reports about a running container of 1.16.0."""
-    process = harness.start("sweep", "matrix.yaml", "--fresh", "--out", "again")
-    trials = [json.loads(path.read_text()) for path in harness.trial_files()]
-    images = {trial["image"]["reference"] for trial in trials if trial["cell"]["image"] == "1.16.0"}
-    try:
-        for event in client.events(
-            decode=True, filters={"event": "start", "type": "container", "label": "harness.run"}
-        ):
-            if event["Actor"]["Attributes"]["image"] in images:
-                return dict(client.api.inspect_container(event["id"]))
-    finally:
-        process.communicate()
-    raise AssertionError("no container of it was started")
+def _swept_in_containers(harness: Harness, client: docker.DockerClient) -> list[dict[str, Any]]:
+    """Sweep with a leak, and return what the engine reports about the containers of the trials while they run."""
+    ran: list[dict[str, Any]] = []
+    asked = {"event": "start", "type": "container", "label": "harness.run"}
+    with closing(client.events(decode=True, filters=asked)) as events:
+
+        def look() -> None:
+            for event in events:
+                with suppress(NotFound):  # it has ended
+                    ran.append(client.api.inspect_container(event["id"]))
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        swept(harness, engine="docker", fault="leak")
+    looking.join()
+    return ran
 
 
 def _plain(container: dict[str, Any], name: str) -> Any:

@@ -13,6 +13,8 @@ from tests.integration.conftest import ROOT, Harness
 from tests.nightly import NIGHTLY, at_night
 
 pytestmark = pytest.mark.index
+BY_DAY = [] if NIGHTLY else ["--trials", "2:3"]
+"""Fewer launches than the files ask for, which `make nightly` makes."""
 
 
 def sweep(harness: Harness, example: str, *options: str, code: int) -> dict[str, Any]:
@@ -40,11 +42,8 @@ def needs_python(version: str) -> None:
 
 
 def test_quickstart_names_both_leaks_and_clears_the_control(harness: Harness) -> None:
-    """The first result that a new user sees must be right: two leaks, their fixes, and a cache that is not a leak.
-
-    By day a version gets two launches; at night as many as the file says.
-    """
-    summary = sweep(harness, "quickstart", *([] if NIGHTLY else ["--trials", "2:3"]), code=1)
+    """The first result that a new user sees must be right: two leaks, their fixes, and a cache that is not a leak."""
+    summary = sweep(harness, "quickstart", *BY_DAY, code=1)
     first = [("memory", "6.2.0", "6.3.0"), ("memory", "6.3.1", "6.3.2")]
     assert boundaries(summary, op="pop") == [*first, ("memory", "6.4.4", "6.5.0"), ("memory", "6.6.3", "6.6.4")]
     assert boundaries(summary, op="read") == first
@@ -71,7 +70,7 @@ def test_the_same_series_in_containers_says_the_same(harness: Harness) -> None:
 def test_a_segfault_in_one_version_is_found_in_the_middle(harness: Harness) -> None:
     """Only orjson 3.7.9 crashes: neither neighbour may be accused."""
     needs_python("3.10")
-    summary = sweep(harness, "orjson", code=1)
+    summary = sweep(harness, "orjson", *BY_DAY, code=1)
     assert boundaries(summary) == [("outcome", "3.7.8", "3.7.9"), ("outcome", "3.7.9", "3.7.10")]
     assert {cell["signal"] for cell in summary["cells"] if cell["verdict"] == "crash"} == {11}
 

@@ -35,7 +35,7 @@ def test_the_first_bad_version_is_named(harness: Harness, engine: str) -> None:
         assert (harness.folder / "reports/matrix/latest" / name).stat().st_size > 0
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
 def test_a_crash_is_blamed_on_the_version_that_crashes(harness: Harness, engine: str) -> None:
     """A segmentation fault in one version must not affect the rest of the sweep, or the next version."""
     params = "{fault: segfault, at: 20, since: 1.14.0, until: 1.15.0}"

@@ -38,7 +38,7 @@ scenarios:
     script: quiet.py
     steps: {first: 100, budget: 200}
     limits: LIMITS
-trials: {least: 3, most: 4}
+trials: {least: 2, most: 3}
 """.replace("LIMITS", MEMORY_ALONE)
 
 

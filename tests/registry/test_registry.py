@@ -8,6 +8,7 @@ import pytest
 
 from harness import exit_codes
 from harness.cli import run
+from harness.registry import bounded_http
 from harness.registry.bounded_http import RegistryDenied
 from harness.registry.registry_client import Registry
 from tests.registry.held import Held, docker_config
@@ -61,6 +62,7 @@ def test_a_missing_image_is_told_before_anything_is_launched(
     public: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first image was measured before the second one was found to be missing."""
+    monkeypatch.setattr(bounded_http, "FIRST_PAUSE_S", 0.1)
     public.push("team/there", "1", files={"answer": "1"})
     (tmp_path / "train.py").write_text("print('ran')\n")
     monkeypatch.chdir(tmp_path)

@@ -55,8 +55,8 @@ def assert_whole(result: RunResult, *, rows: int) -> None:
 
 
 def test_rows_are_shared_by_the_nodes_and_found_again_by_the_next_sweep(run: Sweep, cluster: Cluster) -> None:
-    result = run.run(rows=4)
-    assert_whole(result, rows=4)
+    result = run.run(rows=3)
+    assert_whole(result, rows=3)
     used = set.union(*machines(result).values())
     assert len(used) == 2
     assert used < set(cluster.nodes)
@@ -64,9 +64,9 @@ def test_rows_are_shared_by_the_nodes_and_found_again_by_the_next_sweep(run: Swe
     assert {cell["machine"] for cell in told["cells"]} == used
     assert all(f"measured on {node}" in html_page.render(result) for node in used)
     assert cluster.jobs() == []
-    again = run.run(rows=4)
+    again = run.run(rows=3)
     assert machines(again) == machines(result)
-    assert run.trials() == 32, "the second sweep took over all trials of the first"
+    assert run.trials() == 24, "the second sweep took over all trials of the first"
     assert {one.run for cell in again.cells for one in cell.trials} == {result.directory.name}
 
 
@@ -83,8 +83,8 @@ def test_a_sweep_begins_with_the_nodes_that_there_are_and_others_join(
         until(lambda: run.trials() >= 2, seconds=30)
         cluster.slurm("scancel", job)
 
-    result = run.run(rows=6, steps=100, meanwhile=free)
-    assert_whole(result, rows=6)
+    result = run.run(rows=4, steps=100, meanwhile=free)
+    assert_whole(result, rows=4)
     assert "joins the pool" in run.notes.getvalue()
     assert len(set.union(*machines(result).values())) == 2
     assert cluster.jobs() == []
@@ -101,8 +101,8 @@ def test_a_row_starts_again_on_another_node_if_its_own_is_lost(
         time.sleep(0.3)
         cluster.lose_node(cluster.nodes[0])
 
-    result = run.run(rows=4, steps=100, meanwhile=lose)
-    assert_whole(result, rows=4)
+    result = run.run(rows=3, steps=100, meanwhile=lose)
+    assert_whole(result, rows=3)
     assert "was lost" in run.notes.getvalue()
     assert result.hosts[0].problem is None
     assert cluster.jobs() == []
