@@ -28,10 +28,12 @@ $(VENV)/installed: $(BIN)/python pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed
-	@echo "installing what the tests need into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@
+# By uv, which needs a tenth of pip's time; by pip where only pip knows the way to an index.
+$(VENV)/installed-dev: $(BIN)/python pyproject.toml
+	@echo "installing the harness and what the tests need into $(VENV)"
+	@$(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[dev]' \
+	  || $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(VENV)/installed $@
 
 $(VENV)/installed-docs: $(VENV)/installed
 	@echo "installing what the site needs into $(VENV)"
