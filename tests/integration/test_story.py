@@ -72,10 +72,10 @@ def launched(story: Harness) -> set[tuple[str, str]]:
 
 def test_the_story(story: Harness) -> None:
     """The sentence that once took three days of work by hand."""
-    ended = story.run("sweep", str(EXAMPLE / "matrix.yaml"), "--trials", "2:2")
+    ended = story.run_here("sweep", str(EXAMPLE / "matrix.yaml"), "--trials", "2:2")
     assert ended.code == 1, ended.err
     assert SENTENCE in unfolded(ended)
-    assert RULE in unfolded(story.run("report", "latest", "--wide"))
+    assert RULE in unfolded(story.run_here("report", "latest", "--wide"))
     summary = story.summary("two-hosts")
     old, middle, new = "1.15.4+nv20.12", "1.15.5+nv22.12", "1.15.5+nv23.02"
     for leaking in ("random", "variable"):
@@ -95,7 +95,7 @@ def test_the_story(story: Harness) -> None:
     causes = [(one["cause"], one["rule"]) for one in summary["attribution"] if one["metric"] == "memory"]
     assert causes == [("image", "input in {random, variable}")]
     assert {one["cause"] for one in summary["attribution"]} <= {"image", "undecided"}, "no card is at fault"
-    beside = story.run("compare", "reports/two-hosts/latest")
+    beside = story.run_here("compare", "reports/two-hosts/latest")
     assert beside.code == 1, beside.err
     assert "both leak" in beside.out
 
@@ -108,11 +108,11 @@ def test_without_the_deciding_cell_it_is_undecided_and_decide_runs_that_cell_alo
     text = text.replace(": scenarios/", f": {EXAMPLE}/scenarios/").replace("timeout: 1m", MEMORY_ALONE)
     matrix.write_text(f'{text}\nexclude: [{{host: old, image: "1.15.5+nv22.12", why: "nobody tried"}}]\n')
     only = (str(matrix), "--only", "signal_ops input=random", "--trials", "2:2")
-    before = story.run("sweep", *only)
+    before = story.run_here("sweep", *only)
     assert UNDECIDED in unfolded(before), before.err
     (told,) = story.summary("two-hosts")["attribution"]
     assert told["cause"] == "undecided"
-    after = story.run("sweep", *only, "--decide")
+    after = story.run_here("sweep", *only, "--decide")
     assert after.code == 1, after.err
     assert DECIDED in unfolded(after)
     assert launched(story) == {("old/RTX 3090", "1.15.5+nv22.12")}

@@ -95,7 +95,7 @@ def test_a_sweep_over_two_named_nodes_finds_the_same_version_on_both(
     harness.environ.update(environ)
     series = six(["1.14.0", "1.15.0", "1.16.0"])
     matrix = harness.write(MATRIX.format(nodes=f"[{first}, {second}]", root=ROOT, six=series, limits=NO_LEVELS))
-    ended = harness.run("sweep", matrix)
+    ended = harness.run_here("sweep", matrix)
     assert ended.code == 1, ended.err
     summary = harness.summary()
     found = {(one["host"], one["last_good"], one["first_bad"]) for one in summary["findings"]}
