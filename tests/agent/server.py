@@ -13,6 +13,7 @@ PORT, FAULT = int(sys.argv[1]), (sys.argv[2:] or [""])[0]
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n" + b'{"score": 42}'
 REPLIES = {
     "garbage": b"\x00\xffhello\r\n\r\n",
+    "http2": b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\x40\0\0",  # SETTINGS, as grpcio begins
     "redirects": b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n",
     "half": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",
     "closes": OK,

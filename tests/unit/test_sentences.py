@@ -21,6 +21,7 @@ TEXTS = {"why", "message", "problem", "remedy", "reason", "unmet", "error"}
 CUTS = {"startswith", "endswith", "partition", "rpartition", "split", "removeprefix", "removesuffix", "find", "index"}
 SEARCHES = {"search", "match", "fullmatch", "findall", "finditer", "sub", "split"}
 FOREIGN = {
+    "agent/serving/tls.py": "OpenSSL",
     "cli/__init__.py": "Python and the dynamic loader",
     "doors.py": "the code of an installed package",
     "flows/looking.py": "the scenario's last line of output",

@@ -18,6 +18,8 @@ EMPTY = (204, 304)
 END_OF_HEAD = re.compile(b"\r?\n\r?\n")  # RFC 9112, 2.2: a line may end with LF alone, as in what CGI programs print
 NO_REPLY = "the connection was closed without a reply"
 TLS_ALERT = b"\x15\x03"  # what a server that speaks TLS answers to anything else
+HTTP_2 = b"\x04\0\0\0\0\0"  # SETTINGS, with which a server that speaks HTTP/2 begins, after the length of the frame
+ONLY_HTTP_2 = "the server speaks only HTTP/2, and this client HTTP/1.1; use a client of your own"
 
 
 class Bad(Exception):
@@ -60,10 +62,8 @@ class Reply(object):
         return b""
 
     def _read_head(self, data, now):
-        if data[:2] == TLS_ALERT:
-            raise Bad("the server speaks TLS; write `tls: true`, or give --tls")
         if not b"HTTP/1.".startswith(data[:7]):
-            raise Bad("the reply is not HTTP: it begins with %r" % bytes(data[:40]))
+            raise Bad(_other(data))
         end = END_OF_HEAD.search(data)
         if end is None:
             return self._wait_for_more(data, "head")
@@ -153,6 +153,13 @@ class Reply(object):
 
 KNOWN_HEADS, MOST_KNOWN = {}, 16
 """What the newest heads say: most replies of a server within a second have the same."""
+
+
+def _other(data):
+    """Return what a reply is that does not begin as one of HTTP/1."""
+    if data[:2] == TLS_ALERT:
+        return "the server speaks TLS; write `tls: true`, or give --tls"
+    return ONLY_HTTP_2 if data[3:9] == HTTP_2 else "the reply is not HTTP: it begins with %r" % bytes(data[:40])
 
 
 def _parsed(head):

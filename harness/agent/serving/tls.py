@@ -20,6 +20,8 @@ def context():
 def told(error):
     """Return why TLS failed, in words."""
     reason = error.reason or "the connection was closed"
+    if "alert no application protocol" in str(error):  # an alert without a reason of its own
+        return http.ONLY_HTTP_2
     if reason in NO_TLS:
         return "the server does not speak TLS; leave out `tls: true`, or --tls"
     return "TLS: " + reason.lower().replace("_", " ")
