@@ -71,7 +71,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                                                 (scenario/hooks/), "function", "line" or "request";
                                                 step_shape: which lines these are. For lines it comes later, before
                                                 the first look or the end
-    progress  {"step": 1234, "rss_kib": 81234}  about once a second
+    progress  {"step": 1234, "rss_kib": 81234}  about once a second; of a server that is late, once with a "note"
     samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "anon_kib": […], "heap_kib": […], "blocks": […],
                "step_s": […], "gpu_pool_kib": […], "gpu_kib": […], "gpu_process_kib": […]}}
                the rows since the last one, in chunks of at most 10,000 (fewer if a line would exceed 1 MiB);

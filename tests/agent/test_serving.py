@@ -97,6 +97,7 @@ def test_what_servers_may_do_is_no_failure(tmp_path: Path, fault: str) -> None:
     ("fault", "end", "message"),
     [
         ("garbage", "setup", "no request succeeded: the reply is not HTTP: it begins with"),
+        ("http2", "setup", "no request succeeded: the server speaks only HTTP/2, and this client HTTP/1.1; use"),
         ("redirects", "setup", "no request succeeded: HTTP 302 to /other"),
         ("half", "setup", "closed in the middle of the reply, after 3 bytes"),
         ("breaks", "crash", "after request 120: 100 requests in a row failed: HTTP 500 oops"),
@@ -132,6 +133,14 @@ def test_a_server_that_is_never_ready_is_told_from_one_on_another_port(tmp_path:
     assert "it printed no line with 'no such line'" in silent.done["message"]
     ended = run(tmp_path / "c", command=["sh", "-c", "echo no weights; exit 1"])
     assert ended.done["message"] == "before the first reply: the process ended with exit code 1: no weights"
+
+
+def test_it_is_told_early_why_a_server_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was said of a port that was mistyped until the limit of ten minutes."""
+    pack_with(monkeypatch, tmp_path, "supervisor/served.py", "LATE_S = 10.0", "LATE_S = 1.5")
+    told = run(tmp_path / "run", "elsewhere", ready_timeout_s=8.0)
+    (note,) = [message["note"] for message in told.all("progress") if "note" in message]
+    assert note.startswith("the server was not ready within 1.5 s: it listens on ")
 
 
 def test_a_server_that_ignores_sigterm_is_killed_and_it_is_said(
@@ -207,3 +216,11 @@ def test_tls_on_one_side_only_is_told(tmp_path: Path, own: str) -> None:
     alone = run(tmp_path / "b", "garbage", tls=True)
     assert alone.done["end"] == "setup"
     assert "the server does not speak TLS; leave out `tls: true`, or --tls" in alone.done["message"]
+
+
+def test_a_server_that_takes_only_http_2_over_tls_is_told(tmp_path: Path, own: str) -> None:
+    """It refuses the client in an alert, of which nothing was said but that the connection was closed."""
+    command = "openssl s_server -quiet -accept {port} -cert own.pem -key own.pem -alpn h2"
+    told = run(tmp_path, own=own, tls=True, command=command.split())
+    assert told.done["end"] == "setup"
+    assert "the server speaks only HTTP/2, and this client HTTP/1.1" in told.done["message"]

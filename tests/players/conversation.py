@@ -113,6 +113,7 @@ def in_slices(
     cancelled: Callable[[], bool] = lambda: False,
     slices: int = 2,
     has_entrypoint: bool = True,
+    **more: Any,
 ) -> Sliced[Trial]:
     job = {
         "marker": "m", "looks": [10, 20, 40], "timeout_s": 60.0, "answer_timeout_s": 30.0, "script": "s.py",
@@ -130,6 +131,6 @@ def in_slices(
         labels={},
     )
     conversation = Conversation(
-        launch=launch, cell_id="c", key="k", round=2, clock=player.clock, decide=decide, cancelled=cancelled
+        launch=launch, cell_id="c", key="k", round=2, clock=player.clock, decide=decide, cancelled=cancelled, **more
     )
     return conversation.run(player)

@@ -19,6 +19,8 @@ from . import child
 from .command import ANON_KIB, RSS_KIB, STEP_S, Outside
 
 BEAT_S = 0.05
+LATE_S = 10.0
+"""After so long, it is told why a server is not ready. It may take minutes to load a model."""
 STOP_S = 10.0
 """Seconds that the client has to end its requests after the time limit."""
 DEATH_S, DEATH_PAUSE_S = 1.0, 0.01
@@ -51,7 +53,7 @@ class Served(Outside):
         self._why = ""  # why the server is not ready, as the client says
         self._verdict = None  # (end, message), after which the server is told to end
         self._told_at = None  # when it was told
-        self._overdue_at, self._is_stuck = None, False
+        self._overdue_at, self._is_stuck, self._is_late = None, False, False
         self._cpu_before_s, self._moved_before = 0.0, {}
 
     # -------------------------------------------------------------- start
@@ -215,8 +217,13 @@ class Served(Outside):
                 self._job.notes.append("the server did not end within %g s of SIGTERM, and was killed" % GRACE_S)
                 self._job.end_s = now - self._told_at
                 self._job.end(*self._verdict)
-        elif not self._job.steps() and now - self._opened_at > (self._serve["ready_timeout_s"] or float("inf")):
-            self._job.end("setup", self._not_ready(self._serve["ready_timeout_s"]))
+        elif not self._job.steps():
+            limit_s, waited_s = self._serve["ready_timeout_s"], now - self._opened_at
+            if limit_s and waited_s > limit_s:
+                self._job.end("setup", self._not_ready(limit_s))
+            elif waited_s > LATE_S and not self._is_late:
+                self._is_late = True
+                self._job.outbox.send("progress", step=0, note=self._not_ready(LATE_S))
 
     def overdue(self, now):
         steps = self._job.steps()

@@ -283,6 +283,7 @@ class CellLauncher:
                 round=proposal.round,
                 decide=decide,
                 on_step=lambda step, rss_kib: self.progress.step(lane=lane, step=step, rss_kib=rss_kib),
+                on_note=lambda text: self.progress.note(f"{cell}: {text}"),
                 cancelled=self.stopped,
             )
             filled, failed = self.caches.of(run, self.engine, functools.partial(self._fill, conversation, lane))

@@ -94,9 +94,9 @@ class Clock(Protocol):
 class Conversation:
     """Runs one trial: launches the agent, and handles its messages one by one until the trial ends.
 
-    `decide` answers each look but the last with "go" or "stop"; `on_step` is called about once a second; when
-    `cancelled` returns true, the trial ends immediately as `interrupted`. `on_file` receives the results of a wrapping
-    probe in parts: the name of a file and the next part of its text.
+    `decide` answers each look but the last with "go" or "stop"; `on_step` is called about once a second, `on_note` with
+    the first note; when `cancelled` returns true, the trial ends immediately as `interrupted`. `on_file` receives the
+    results of a wrapping probe in parts: the name of a file and the next part of its text.
     """
 
     launch: LaunchRequest
@@ -106,6 +106,7 @@ class Conversation:
     round: int = 0
     decide: Decide = lambda trace: "go"
     on_step: OnStep = lambda step, rss_kib: None
+    on_note: Callable[[str], None] = lambda text: None
     on_file: OnFile = lambda name, text: None
     cancelled: Callable[[], bool] = lambda: False
     clock: Clock = time
@@ -257,6 +258,7 @@ class Conversation:
                 self.refused = self._changed(message.mounts or {})
             case Progress():
                 self.on_step(message.step, message.rss_kib)
+                self._note(message.note)
             case Rows():
                 self.samples.add(message.columns)
             case Counts():
@@ -268,6 +270,12 @@ class Conversation:
             case FilePart():
                 self.on_file(message.name, message.text)
         return None
+
+    def _note(self, text: str) -> None:
+        """Tell the first note: an image may send any number of them."""
+        if text:
+            self.on_note(text)
+            self.on_note = lambda text: None
 
     def _changed(self, seen: Mapping[str, str]) -> str:
         """Return why the data that the agent sees are not those of this sweep; "" if they are."""

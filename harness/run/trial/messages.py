@@ -231,6 +231,7 @@ class Ready(Hello):
 class Progress(Message):
     step: Count = 0
     rss_kib: Figure | None = None
+    note: str = ""
 
 
 class Rows(Message):
@@ -365,8 +366,7 @@ def _finite(text: str) -> float:
 class Samples:
     """Collects chunks of rows as they arrive. Chunks are joined so that each is more than twice as long as the next:
     rows that arrive one by one then take hardly more memory than rows that arrive together. `last_step`: the largest
-    step that a sample may have. All methods that add raise Misunderstood.
-    """
+    step that a sample may have. All methods that add raise Misunderstood."""
 
     def __init__(self, *, last_step: float) -> None:
         self._chunks: list[dict[str, Floats]] = []

@@ -11,7 +11,7 @@ import pytest
 from harness.model import Trace, measured
 from harness.run.engine import Exit
 from harness.run.trial import messages
-from harness.run.trial.conversation import CANNOT_PARK, Slice
+from harness.run.trial.conversation import CANNOT_PARK, Slice, alone
 from harness.run.trial.messages import Samples
 from tests.players.conversation import (
     DONE,
@@ -38,6 +38,14 @@ def test_the_start_is_the_time_until_the_agent_runs_without_its_own() -> None:
 
     player = Slow([lines({**HELLO, "own_s": 0.5}, DONE)], clock=clock)
     assert held(player, decide=lambda trace: "go", cancelled=lambda: False).facts.start_s == 2.5
+
+
+def test_only_the_first_note_is_told_and_an_image_cannot_flood_the_terminal() -> None:
+    told: list[str] = []
+    notes = [{"type": "progress", "note": text} for text in ("not ready", "x", "y")]
+    player = Player([lines(HELLO, *notes, DONE)])
+    assert alone(in_slices(player, slices=0, on_note=told.append)).end == "completed"
+    assert told == ["not ready"]
 
 
 def test_looks_are_answered_with_what_was_decided_on_the_whole_trace() -> None:
