@@ -32,7 +32,7 @@ PROGRAM = f"{FOLDER}/bin/python3"
 LIBRARIES = f"{FOLDER}/lib"
 UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 """The flags of a compiled module (PEP 552) whose source Python does not look for."""
-ALWAYS = ("encodings.ascii", "encodings.idna", "encodings.latin_1", "site")
+ALWAYS = ("encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8_sig", "site")
 LISTS = """
 import importlib, json, sys, sysconfig
 for name in sys.argv[1:]:

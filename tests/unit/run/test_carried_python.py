@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from encodings.aliases import aliases
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,15 @@ def test_it_imports_the_agent_from_its_own_files_alone(tmp_path: Path) -> None:
     assert prefix == str(tmp_path / "python")
     assert [path for path in imported if not Path(path).is_relative_to(tmp_path)] == []
     assert "python" not in told, "an image without Python was said to have that of the harness"
+
+
+def test_it_has_each_codec_that_the_agent_names() -> None:
+    """No source imports one: in containers, a server with `requests:` ended in `unknown encoding: utf-8-sig`."""
+    sources = b"".join(content for content in agent_files().values())
+    named = set(re.findall(rb'(?:encoding=|code\()"([a-z0-9-]+)"', sources))
+    modules = {aliases.get(own, own) for own in (name.decode().replace("-", "_") for name in named)}
+    carried = {Path(name).stem for name in carried_python.carried_python() if "/encodings/" in name}
+    assert {"ascii", "utf_8_sig"} <= modules <= carried
 
 
 def test_a_library_is_brought_under_the_names_of_the_links_to_it(tmp_path: Path) -> None:
