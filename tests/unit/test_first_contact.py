@@ -395,6 +395,7 @@ def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
         ("/srv/data:/data", "/srv/data", "/data"),
         ("data:/data:ro", "HERE/data", "/data"),
         ("/a b:ü,c:/data", "/a b:ü,c", "/data"),
+        ("~nobody-of-this-name/data:/data", "HERE/~nobody-of-this-name/data", "/data"),  # a traceback
     ],
 )
 def test_volumes_are_written_as_for_docker(folder: Path, volume: str, source: str, at: str) -> None:

@@ -7,6 +7,7 @@ What only some calls have is in `options.py`.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shlex
 import shutil
@@ -42,8 +43,7 @@ class Draft:
     """The content of a matrix file to be written. `made_by`: the command line that asked for it; `more`: further keys
     of its scenario; `mounts`: the options of its mounts, as typed. A launch of a program makes at most `budget` steps,
     in at most `step_time_s`. `trials`: the launches of a version that were asked for; None: at most `most`.
-    `timeout_s`: most seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`.
-    """
+    `timeout_s`: most seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`."""
 
     made_by: Sequence[str]
     series: DraftSeries
@@ -139,7 +139,7 @@ def drafted(
             )
         more["results"] = results
     if env_file is not None:
-        more["env_file"] = str(folder / Path(env_file).expanduser())
+        more["env_file"] = str(folder / os.path.expanduser(env_file))  # noqa: PTH111 (without a home, it stays)
     return Draft(
         made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more,
         trials=trials, mounts=[f"-v {volume}" for volume in volumes] + [f"--cache {cache}" for cache in caches],

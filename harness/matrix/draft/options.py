@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ def mounts_of(volumes: Sequence[str], caches: Sequence[str], folder: Path) -> di
             raise UsageError(f"-v {volume}: data are mounted read-only, and never relabelled; write HOST:AT")
         if not colon or not source or not at:
             raise UsageError(f"-v {volume}: is not HOST:AT; write a path of the host and its path in the launch")
-        mounts.append({"from": str(folder / Path(source).expanduser()), "at": at})
+        mounts.append({"from": str(folder / os.path.expanduser(source)), "at": at})  # noqa: PTH111 (without a home, it stays)
     for text in caches:
         name, colon, at = text.partition(":")
         if not colon or not name or not at:
