@@ -314,14 +314,14 @@ def _io(pids):
 
 
 def moved_bytes():
-    """Return the bytes that the tree has read and written, plus those that went through the network devices, which the
-    tree may share with others; None if unreadable, or while a process waits for a disk."""
+    """Return the bytes that the tree has read and written, plus those that went through the network devices, which a
+    tree with connections may share with others; None if unreadable, or while a process waits for a disk."""
     pids = descendants()
     try:
         with open("/proc/net/dev", "rb") as file:
             devices = [line.rpartition(b":")[2].split() for line in file.readlines()[2:]]
         own = sum(int(each[b"rchar"]) + int(each[b"wchar"]) for each in _io(pids))
-        by_network = sum(int(words[0]) + int(words[8]) for words in devices)
+        by_network = sum(int(words[0]) + int(words[8]) for words in devices) if any(_connections(pids)) else 0
     except (OSError, KeyError, ValueError, IndexError):
         return None
     return None if any(process.state == "D" for process in map(look_at, pids) if process) else own + by_network
@@ -367,23 +367,26 @@ LISTENS = "0A"
 
 def listening(pids):
     """Return the addresses and ports on which the processes listen, such as `127.0.0.1:8000` and `[::]:80`."""
-    inodes = set()
-    for pid in pids:
-        for entry in entries_of("/proc/%d/fd" % pid):
-            link = target(entry.path)
-            if link.startswith("socket:["):
-                inodes.add(link[8:-1].encode("ascii"))
     found = []
-    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        for line in contents("/proc/net/" + name).split(b"\n")[1:]:
-            words = line.split()
-            if len(words) > 9 and words[3] == LISTENS.encode("ascii") and words[9] in inodes:
-                address, port = words[1].decode("ascii").split(":")
-                packed = bytes.fromhex(address)
-                packed = b"".join(packed[at : at + 4][::-1] for at in range(0, len(packed), 4))
-                text = socket.inet_ntop(family, packed)
-                found.append("%s:%d" % ("[%s]" % text if ":" in text else text, int(port, 16)))
+    for name, words in _connections(pids):
+        if name.startswith("tcp") and words[3] == LISTENS.encode("ascii"):
+            address, port = words[1].decode("ascii").split(":")
+            packed = bytes.fromhex(address)
+            packed = b"".join(packed[at : at + 4][::-1] for at in range(0, len(packed), 4))
+            text = socket.inet_ntop(socket.AF_INET6 if name == "tcp6" else socket.AF_INET, packed)
+            found.append("%s:%d" % ("[%s]" % text if ":" in text else text, int(port, 16)))
     return found
+
+
+def _connections(pids):
+    """Yield the kind of each socket of the processes that may send to a network, such as `tcp6`, and the words of its
+    line in /proc/net."""
+    links = (target(entry.path) for pid in pids for entry in entries_of("/proc/%d/fd" % pid))
+    inodes = {link[8:-1].encode("ascii") for link in links if link.startswith("socket:[")}
+    for name in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6") if inodes else ():
+        for words in map(bytes.split, contents("/proc/net/" + name).split(b"\n")[1:]):
+            if len(words) > 9 and words[9] in inodes:
+                yield name, words
 
 
 def target(path):
