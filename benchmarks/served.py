@@ -157,7 +157,8 @@ def swept(faults: Mapping[str, str], later: float, limits: str, quiet: Quiet | N
     named = set()
     for each in summary["findings"]:
         if each["kind"] != "first_fixed":  # `bad_from_start`: what came before was not decided
-            named.add((each.get("first_bad"), each["metric"]))
+            metric = "step_time" if each["metric"] == "quick_steps" else each["metric"]
+            named.add((each.get("first_bad"), metric))
             first = f"{each['last_good']} → {each['first_bad']}" if "last_good" in each else each["kind"]
             print(" ", each["metric"], each["params"], first, each["effect"])
     blind = collections.Counter(

@@ -452,7 +452,7 @@ def _unread(trials: Sequence[Trial]) -> str:
 
 BUSY = 0.25
 """Share of the time in which a program can run from which waiting for a processor is told beside a change of times."""
-WALL_CLOCK = frozenset({"step_time", "late_step_time", "tail", "stalls", "run_time"})
+WALL_CLOCK = frozenset({"step_time", "quick_steps", "late_step_time", "tail", "stalls", "run_time"})
 MUCH_GROWTH_KIB = 1024.0
 """Growth of memory in a launch that is told though it is alike in all versions."""
 MUCH_OUTPUT, MUCH_A_SECOND = 4e6, 5e5

@@ -49,8 +49,7 @@ def with_signals(
     compared: Compared, values: Mapping[str, Values], *, rises: Mapping[str, Mapping[int, Rise]]
 ) -> tuple[CellVerdict, ...]:
     """Return the cells of a row, oldest first, with the verdict on each level, and on each number that the scenario
-    returned, in the first part that has it. `rises` are those of the versions, by signal.
-    """
+    returned, in the first part that has it. `rises` are those of the versions, by signal."""
     added: dict[str, Sequence[SignalVerdict]] = {}
     for name in LEVELS:
         levels = compared.levels(name)
@@ -75,8 +74,7 @@ def with_signals(
 @dataclass(frozen=True, kw_only=True)
 class _Level:
     """One level signal of a row. `figures` are the levels by position, and `levels` those of the versions that were
-    compared; `rises` are theirs; `apart` are the versions that were measured apart from the rest.
-    """
+    compared; `rises` are theirs; `apart` are the versions that were measured apart from the rest."""
 
     name: str
     compared: Compared
@@ -88,7 +86,7 @@ class _Level:
     def verdicts(self) -> list[SignalVerdict]:
         """Return the verdict on each version, oldest first."""
         verdicts = [self._of_place(place) for place in range(len(self.compared.cells))]
-        if self._limit is not None:
+        if self._limit is not None and self.name != "quick_steps":
             verdicts = self._with_suspects(verdicts, limit=self._limit)
         little, shown = self.compared.little(self.name), []
         verdicts = [self._excused(verdict) for verdict in verdicts]
@@ -110,8 +108,7 @@ class _Level:
     @property
     def _is_little(self) -> bool:
         """Return whether every version is at or below the signal's least amount, so that there is nothing to compare.
-        Lower figures count as that amount, which a mean of logs reproduces only up to a rounding error.
-        """
+        Lower figures count as that amount, which a mean of logs reproduces only up to a rounding error."""
         if self.compared.searched or SIGNALS[self.name].falls:
             return False
         return max((level for level, _ in self.figures.values()), default=0.0) <= SIGNALS[self.name].least * (1 + 1e-9)
@@ -121,6 +118,8 @@ class _Level:
         not help: too few ran to their own end to be compared, other programs may write to the same folders, or the
         signal varies by somewhat more than its limit. Of programs without steps, only the run time tells how fast they
         are."""
+        if verdict.seen == "blind" and self.name == "quick_steps":  # it may name a version; else the step time decides
+            return replace(verdict, seen="none", why="it varies too much; the step time is judged", remedy="")
         if verdict.seen != "blind" or self.name in self.compared.limits.changed:
             return verdict
         trials = [*itertools.chain(*self.compared.trials)]
@@ -160,8 +159,7 @@ class _Level:
 
     def _without_figure(self, place: int, plain: SignalVerdict) -> SignalVerdict:
         """Judge a version without a figure: `blind` if it was measured, is not bad, and other versions have a figure;
-        else `none`.
-        """
+        else `none`."""
         if not self.compared.cells[place].trials:
             return replace(plain, why="not measured")
         badness, rule, launches = self.compared.badness(place), RULES[self.name], self.compared.trials[place]
@@ -238,8 +236,7 @@ class _Level:
         """Return the verdicts with figures beyond the limit marked `suspect` that may yet be confirmed: those above the
         version before, and above those of their level, by more than their margin allows, and those that were not
         compared, if they are far above the previous version's. Versions that were not measured side by side with the
-        others are ignored.
-        """
+        others are ignored."""
         signal, marked = SIGNALS[self.name], list(verdicts)
         little = self.compared.little(self.name)  # counts as more than it is
         known = [
@@ -334,8 +331,7 @@ def with_findings(
     """Return the cells of a row, which are given by version, oldest first. The signals of the findings that are `kept`
     are marked `bad`, from each first bad version to the version before the first fixed one. The signals of those that
     are `dropped`, which Holm's correction rejected or which had too few rounds, are marked `suspect` up to the first
-    fixed version of a kept one.
-    """
+    fixed version of a kept one."""
     order, marked = list(cells), {version: dict(cell.signals) for version, cell in cells.items()}
     doubtful = sorted(
         [*dropped, *(one for one in kept if one.kind == "first_fixed")], key=lambda one: order.index(one.after)
@@ -359,8 +355,7 @@ def with_findings(
 def _bad_signals(findings: Sequence[Finding], order: Sequence[str], *, whole: bool) -> list[tuple[str, str]]:
     """Return (signal, version) wherever these findings make a level or a value bad. A signal may be bad in several
     ways, each with its own findings. Unless they are `whole` (none is missing), a way that begins with a `first_fixed`
-    is ignored.
-    """
+    is ignored."""
     ways: dict[tuple[str, bool | str], list[Finding]] = {}
     for one in findings:
         if one.metric not in ("outcome", "memory", *GROWTHS):

@@ -54,7 +54,9 @@ class Limits:
     metrics: tuple[MetricLimit, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "signals", {name: self.signals.get(name, SIGNALS[name].limit) for name in LIMITED})
+        own = {name: self.signals.get(name, SIGNALS[name].limit) for name in LIMITED}
+        own["quick_steps"] = self.signals.get("quick_steps", own["step_time"])
+        object.__setattr__(self, "signals", own)
         for limit in (*self.signals.values(), self.slowdown):
             if limit is not None and not limit > 0:
                 raise ValueError(f"a limit is above zero, not {limit:g}")

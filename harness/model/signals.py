@@ -137,6 +137,12 @@ _TABLE = (
         help="the median duration of a step",
     ),
     Signal(
+        name="quick_steps", kind="level", group="step time", title="quick steps", noun="slower quick steps",
+        verb="takes {longer} for its quickest steps", unit="s", limit=0.10, least=0.5e-6,
+        explains=("throughput", "tail", "stalls", "warm_up", "cpu_time", "run_time"),
+        help="the 5th percentile of the step time, which other load changes least, if the step time shows no change",
+    ),
+    Signal(
         name="late_step_time", kind="level", group="step time", title="late step time", short="late steps",
         noun="steps that are slower late in a launch", verb="takes {longer} per step late in a launch", unit="ratio",
         limit=0.25, explains=("tail", "stalls", "throughput", "cpu_time", "run_time"),

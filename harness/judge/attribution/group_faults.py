@@ -325,6 +325,7 @@ def _may_explain(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]
 
 def _names(cause: str, effect: str) -> bool:
     """Return whether the one may have the other as a consequence; a time or a rate that is printed is a throughput."""
+    effect = "step_time" if effect == "quick_steps" else effect
     is_printed = effect.startswith(METRIC_PREFIX) and worse_measure(effect.removeprefix(METRIC_PREFIX))
     return cause in SIGNALS and ("throughput" if is_printed else effect) in SIGNALS[cause].explains
 

@@ -72,8 +72,7 @@ class Compared:
     `baseline` is the position of the baseline image, `noise` the A/A noise of the lane. `searched`: a bisection chose
     the launches, so that there are no full rounds. `not_finite` are the positions of the versions that are bad because
     of NaN, with the metric that is NaN. `modes`: if a version was found to have launches in a slow mode, these count as
-    if they were in the usual one.
-    """
+    if they were in the usual one."""
 
     cells: Sequence[CellVerdict]
     trials: Sequence[Sequence[Trial]]
@@ -173,8 +172,7 @@ class Compared:
 
     def levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
-        common rounds. That of a version that was added later is as high above the known ones as it was beside them.
-        """
+        common rounds. That of a version that was added later is as high above the known ones as it was beside them."""
         found: dict[int, LevelEstimate] = {}
         for table in self.tables.get(name, ()):
             both = zip(table.positions, table.values.T, table.levels, strict=True)
@@ -191,8 +189,7 @@ class Compared:
 
     def little(self, name: str) -> Mapping[int, float]:
         """Return the measured levels, by position, that are so small that the least amount was compared instead: their
-        ratios to other levels mean nothing.
-        """
+        ratios to other levels mean nothing."""
         rule, launches = RULES[name], usable(name, self.of(name), steps=self.steps)
         if not (least := rule.least(launches)):
             return {}
@@ -231,8 +228,7 @@ by less than a quarter of the gap."""
 @dataclass(frozen=True, kw_only=True)
 class Modes:
     """The launches in the slow mode, by position of their version: their rounds, and how many launches it has in all.
-    `gap`: by how much they are slower, a log.
-    """
+    `gap`: by how much they are slower, a log."""
 
     gap: float
     slow: Mapping[int, frozenset[Round]]

@@ -61,13 +61,15 @@ LaunchFigure = Callable[[Trial], float | None]
 """Returns the figure of a launch, which is positive and in the unit of its signal; None if it has none."""
 TAIL = 0.99
 """Quantile of the step times that the signal `tail` compares."""
+QUICK = 0.05
+"""Quantile of the step times of `quick_steps`. Other load on the machine only adds waits to steps, to most of them."""
 TAIL_ROWS = 100
-"""Fewest rows from which that quantile can be estimated."""
+"""Fewest rows from which such quantiles can be estimated."""
 STALL = 2.0
 """Medians of the slowest version from which a step counts as a stall."""
 PACES = frozenset({"step_time", "throughput"})
 """Level signals that even a slow launch has; in slices, they are compared by cycles."""
-PAIRED = PACES | {"cpu_time", "first_token", "token_time", "tail"}
+PAIRED = PACES | {"quick_steps", "cpu_time", "first_token", "token_time", "tail"}
 """Level signals of which launches in slices, which share the pace of the host, have less noise than launches alone."""
 OF_ALL_STEPS = frozenset({"peak_memory", "gpu_peak", "pool_peak", "cpu_time", "bytes_read", "bytes_written"})
 """Level signals to which a single late step may matter. Launches that ended before it would hide it."""
@@ -103,8 +105,7 @@ class FigureRule:
     `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
     of zero has no ratio. It returns 0 if there is none. If the launches are not known, it is called with none.
     `absent` says why a launch may have no figure, `unusable` why no launch with one counts. `of_whole_runs`: only
-    launches that ended by themselves have it.
-    """
+    launches that ended by themselves have it."""
 
     usable: Callable[[Trial, Steps], bool]
     prepare: Callable[[Launches], LaunchFigure]
@@ -119,8 +120,7 @@ class FigureRule:
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     """Return the launches of each version that take part in the comparison of the level signal `name`. Launches that
     are too short, or that ended during a slow start or before what comes late, are left out: they would leave nothing
-    to compare, or hide it. A slow version whose launches ended early takes part only in the comparison of PACES.
-    """
+    to compare, or hide it. A slow version whose launches ended early takes part only in the comparison of PACES."""
     rule = RULES[name]
     settled = without_slow_starts(launches)
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
@@ -299,16 +299,15 @@ def _answered(trial: Trial) -> float | None:
     return 1 - float(rows.mean()) if len(rows) else None
 
 
-def _tail_s(trace: Trace, common: int) -> float | None:
+def _quantile_s(trace: Trace, common: int, share: float) -> float | None:
     settled = settled_step_s(trace, common)
-    return float(np.quantile(settled, TAIL)) if len(settled) >= TAIL_ROWS else None
+    return float(np.quantile(settled, share)) if len(settled) >= TAIL_ROWS else None
 
 
 def _stalls(launches: Launches) -> LaunchFigure:
     """Make the figure of the usual step time plus the time lost in stalls, per step. The usual step time, and the
     duration from which a step stalls, are the same for all versions, so that neither slower steps nor steps of two
-    kinds, of which now the one and now the other is the median, show as stalls.
-    """
+    kinds, of which now the one and now the other is the median, show as stalls."""
     common = paced_steps(launches)
     usual_s = _usual_s(launches, common)
 
@@ -345,8 +344,7 @@ def _lost_s(rows: Floats, usual_s: Sequence[float]) -> float:
 
 def _late_ratio(trace: Trace, common: int) -> float | None:
     """Return the ratio of the median step time of the last eighth of the steps to that of the second quarter; None if
-    there are too few steps, or too few of them were timed: those at the start of a slice are not.
-    """
+    there are too few steps, or too few of them were timed: those at the start of a slice are not."""
     early = rows_between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
     late = rows_between(trace, "step_s", common * (1 - LATE), common)
     if common * LATE < BLOCKS or min(len(early), len(late)) < BLOCKS / 2:
@@ -357,8 +355,7 @@ def _late_ratio(trace: Trace, common: int) -> float | None:
 
 def late_spread(launches: Launches, *, steps: Steps) -> float | None:
     """Return by how much the late ratio of a launch varies if nothing slows the launch down: the root mean square of
-    its log, computed from the two eighths before the last quarter. None if no launch is whole.
-    """
+    its log, computed from the two eighths before the last quarter. None if no launch is whole."""
     whole = usable("late_step_time", launches, steps=steps)
     common = paced_steps(whole)
     logs = []
@@ -382,8 +379,7 @@ def _rank_spread(trial: Trial) -> float | None:
 
 def _looked_at(name: str, *, enough: float = 0.0) -> Callable[[Launches], LaunchFigure]:
     """Make the `prepare` of an amount of the looks per step, up to the last look that all launches took; if they took
-    no look at the same step, up to the last look of each. It is None if no version's median is `enough`.
-    """
+    no look at the same step, up to the last look of each. It is None if no version's median is `enough`."""
 
     def prepare(launches: Launches) -> LaunchFigure:
         common = _common_look(launches, name)
@@ -442,8 +438,7 @@ def _least_peak(launches: Launches) -> float:
 def _peak_of(name: str, *, inside: str = "") -> Callable[[Launches], LaunchFigure]:
     """Make the `prepare` of a memory peak: the highest value, over the common steps, of the first column that a launch
     has, which is sampled at the ends of steps, and of `inside`, the peaks within steps that looks report, up to the
-    last look that all launches took.
-    """
+    last look that all launches took."""
 
     columns = PEAKS[name]
 
@@ -555,7 +550,12 @@ RULES: Mapping[str, FigureRule] = {
     "late_step_time": FigureRule(
         usable=is_whole, prepare=_of_steps(_late_ratio), absent="no launch of the whole budget was long enough"
     ),
-    "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent="too few steps"),
+    **{
+        name: FigureRule(
+            usable=is_timed, prepare=_of_steps(functools.partial(_quantile_s, share=share)), absent="too few steps"
+        )
+        for name, share in (("quick_steps", QUICK), ("tail", TAIL))
+    },
     "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent="too few steps"),
     "rank_spread": FigureRule(usable=is_timed, prepare=_of_itself(_rank_spread), absent="no launch has several ranks"),
     "cpu_time": FigureRule(
@@ -584,12 +584,7 @@ RULES: Mapping[str, FigureRule] = {
     "first_step": _of_a_warm_start(
         lambda trial: None if is_whole_run(trial) else trial.facts.first_step_s, "no step was timed"
     ),
-    "warm_up": FigureRule(
-        usable=is_timed,
-        prepare=_warm_up,
-        least=lambda launches: SHORTEST_S,
-        absent="too few steps",
-    ),
+    "warm_up": FigureRule(usable=is_timed, prepare=_warm_up, least=lambda launches: SHORTEST_S, absent="too few steps"),
     "end_time": _of_a_warm_start(
         lambda trial: trial.facts.end_s if trial.ended_well else None,
         "no launch ended by itself after its last step",

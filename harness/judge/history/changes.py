@@ -50,8 +50,7 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
 
     Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad. `miss`
     is the highest probability allowed that the last good version also has the failure, but its launches missed it; a
-    bisection passes its own.
-    """
+    bisection passes its own."""
     cells, limits, baseline = compared.cells, compared.limits, compared.baseline
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
     if limits.exit_only:
@@ -68,6 +67,8 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
             known = (known_levels(name, table, limit=limit, noise=compared.noise) for table in tables)
             levels[name] = of_parts((each.table.positions, each.changes(baseline)) for each in known)
     timed = with_slowdowns(levels.pop("step_time", []), slowdown)
+    if timed:
+        levels.pop("quick_steps", None)
     # A leak often slows the steps, and is then the finding.
     leaks = {(leak.kind, leak.before, leak.after) for leak in growths["memory"]}
     step_time = [
@@ -150,8 +151,7 @@ def signal_share_of(name: str, log: float) -> float:
 def strictest(name: str, *, rows: int) -> float:
     """Return the significance level at which a change of the level signal `name` is certainly found: that of the search
     or that of Holm's correction for the smallest p-value of the family, whichever is lower. `rows` is the number of
-    rows in the scenario.
-    """
+    rows in the scenario."""
     return min(ALPHA, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * rows))
 
 

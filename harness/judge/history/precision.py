@@ -80,8 +80,7 @@ def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
     """Return, for each level signal that was compared, the rise of each version.
 
     Its margin is never below the lane's A/A noise. For late step times without a table, it follows from the variation
-    within single launches.
-    """
+    within single launches."""
     found: dict[str, Mapping[int, Rise]] = {}
     for metric, limit in _limited(compared.limits).items():
         tables = compared.tables.get(metric, ())
@@ -204,8 +203,7 @@ def wants_round(
 
     `trials` are those of one row, oldest version first; `baseline` is the position of its baseline, and `rows` is the
     number of rows of its scenario. Versions that did not run, have no trace or are bad because of NaN do not count. If
-    a compared version has had all its launches, no round is wanted: a round without it would add nothing.
-    """
+    a compared version has had all its launches, no round is wanted: a round without it would add nothing."""
     most, alike = trials_asked.most, measured_together(without_nan(set_apart(trials)[0], limits))[0]
     ends_differ = _seems_to_differ("end_time", alike, limits=limits, steps=steps)
     always = ALWAYS_ASKING | {"end_time"} if ends_differ else ALWAYS_ASKING
@@ -260,8 +258,7 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     """Return why an incomplete round has to be made up for: it was interrupted, a launch was disturbed, or images were
     pulled at the same time.
 
-    None if no round has every version and no image was pulled: `judge/beside.py` then launches some beside others.
-    """
+    None if no round has every version and no image was pulled: `judge/beside.py` then launches some beside others."""
     wanted = min(WANTED_ROUNDS, asked.least)
     common = rounds_in_common(trials, metric, steps=steps)
     if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
@@ -274,8 +271,7 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
 
 def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
     """Return whether some version seems to take longer than others late in a launch, or to end. Only whole launches can
-    settle that: launches that stop early do not get as far.
-    """
+    settle that: launches that stop early do not get as far."""
     return any(_seems_to_differ(name, trials, limits=limits, steps=steps) for name in ("late_step_time", "end_time"))
 
 
@@ -304,8 +300,7 @@ def too_wide(
 
     A version is decided if a rise beyond the limit is ruled out, or if it is certainly bad. Rounds that could not
     decide it, by their number and the noise so far, are not asked for; but launches that ran alone beside others in
-    slices (`is_mixed`) have more noise than those to come.
-    """
+    slices (`is_mixed`) have more noise than those to come."""
     rounds, versions = table.values.shape
     if rounds >= most:
         return None

@@ -258,7 +258,8 @@ def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
 
     assert [change.after for change in changes(None)] == [4]
     assert [change.after for change in changes({"step_time": Spread(deviation=0.01, freedom=3)})] == [4]
-    assert changes({"step_time": Spread(deviation=0.2, freedom=9)}) == ()
+    noise = dict.fromkeys(("step_time", "quick_steps"), Spread(deviation=0.2, freedom=9))
+    assert changes(noise) == ()
 
 
 def slow_now_and_then(trials: list[list[Trial]], *, times: float) -> list[list[Trial]]:

@@ -1,0 +1,66 @@
+"""The quickest steps tell a slower version from an equal one where other load makes most steps wait."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.judge.history.changes import find_changes
+from harness.model import Floats, Limits, Trial
+from tests.nightly import many
+from tests.players.trials import of_row, shown, trial_of
+
+TIGHT = Limits(signals={"step_time": 0.025})
+
+
+def row(*slower: float, seed: int = 0, rounds: int = 6) -> list[list[Trial]]:
+    """Return launches on a busy machine: four of five steps wait, and in each launch for another time."""
+    rng = np.random.default_rng(seed)
+
+    def busy(ratio: float) -> Floats:
+        waits_s = rng.exponential(0.006 * rng.lognormal(0, 0.4), 500) * (rng.random(500) < 0.8)
+        return np.asarray(0.006 * ratio * rng.normal(1, 0.005, 500) + waits_s)
+
+    launches = [[trial_of(number, steps=500) for number in range(rounds)] for _ in slower]
+    for number in range(rounds):
+        for version, ratio in zip(launches, slower, strict=True):
+            trace = version[number].trace
+            assert trace is not None
+            trace.columns["step_s"][:] = busy(ratio)
+    return launches
+
+
+def test_a_version_that_is_slower_is_named_on_a_busy_machine() -> None:
+    """A latency that was 5 % longer stayed undecided after 72 launches."""
+    (found,) = find_changes(of_row(row(1.0, 1.0, 1.05, 1.05), limits=TIGHT))
+    assert (found.metric, found.kind, found.after) == ("quick_steps", "first_bad", 2)
+    assert found.effect is not None
+    assert 1.04 < found.effect.value < 1.06
+
+
+def test_equal_versions_on_a_busy_machine_are_accused_of_nothing() -> None:
+    seeds = range(many(40, 400))
+    accused = sum(bool(find_changes(of_row(row(1.0, 1.0, 1.0, 1.0, seed=seed), limits=TIGHT))) for seed in seeds)
+    assert accused <= 0.03 * len(seeds)
+
+
+def test_steps_that_are_all_slower_are_one_finding() -> None:
+    launches = [[trial_of(number, steps=500, ms=ms) for number in range(4)] for ms in (1.0, 1.0, 1.3)]
+    assert [change.metric for change in find_changes(of_row(launches))] == ["step_time"]
+    assert {cell.signals["quick_steps"].seen for cell in shown(launches)} <= {"good", "none"}
+
+
+def test_the_limit_of_quick_steps_is_that_of_the_step_time_unless_it_has_its_own() -> None:
+    assert TIGHT.of("quick_steps") == 0.025
+    assert Limits(signals={"step_time": None}).of("quick_steps") is None
+    assert Limits(signals={"step_time": 0.025, "quick_steps": 0.2}).of("quick_steps") == 0.2
+
+
+def test_quick_steps_that_vary_too_much_leave_no_version_undecided() -> None:
+    """The last batch of each epoch is shorter, in one step of twenty: the quickest are now of the one kind, now of the
+    other."""
+    launches = row(1.0, 1.0, rounds=4)
+    for number, trial in enumerate(trial for version in launches for trial in version):
+        assert trial.trace is not None
+        trial.trace.columns["step_s"][: 15 + 5 * (number % 5)] = 0.001
+        trial.trace.columns["step_s"][:] = np.random.default_rng(number).permutation(trial.trace.columns["step_s"])
+    assert {cell.signals["quick_steps"].seen for cell in shown(launches, TIGHT)} == {"none"}
