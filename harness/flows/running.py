@@ -161,8 +161,7 @@ class Run:
 
     def judged(self) -> list[JudgedRow]:
         """Return the verdicts on all rows from all launches, including those of interrupted turns, in the plan's order.
-        An unfinished row has the verdict so far.
-        """
+        An unfinished row has the verdict so far."""
         verdicts = []
         for row in self._rows:
             if not row.final and (row.seen != evidence(row) or row.finished):
@@ -203,8 +202,7 @@ class Run:
     ) -> RowQueue:
         """Return the queue of a host's rows; `most`, `may` and `begin` are those of a `RowQueue`. If the space for
         images is limited, the series run one after the other: if they took turns, each round would pull their images
-        again.
-        """
+        again."""
         together = isinstance(host.parallel, bool) or host.pool or host.can.queues
         queue = RowQueue(
             standing=self.standing,
@@ -225,8 +223,7 @@ class Run:
         waiting for the lease. Raises the error that ends this early.
 
         Each worker has a separate connection: one worker, or as many as can launch side by side, or one per lane on a
-        host with `parallel: true`.
-        """
+        host with `parallel: true`."""
         engine, host, context = machine.engine, machine.host, self.context
         assert engine is not None
         rows = [row for row in self.plan.rows if row.lane.host == machine.part_of]

@@ -53,8 +53,7 @@ def tried(
     The oldest version is launched before all others: a program twice, because the second launch of a version is the
     first to run the whole budget. The sweep takes over these launches. Raises UsageError if what the user named as a
     step was not seen, and another error if the newest version fails before its first step in the same way as the
-    oldest, or if nothing was launched. Then the file and the runs are removed.
-    """
+    oldest, or if nothing was launched. Then the file and the runs are removed."""
     matrix = write(draft, out=options.out)
     check(draft, matrix, environ)
     attempt = _Attempt(matrix=matrix, options=options, environ=environ, sweep=sweep, say=say)

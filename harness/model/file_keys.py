@@ -284,10 +284,7 @@ def _kind_of_mount(value: Any) -> str:
     return "<cache>" if is_cache else "<from>"
 
 
-AnyMount = Annotated[
-    Annotated[Mount, Tag("<from>")] | Annotated[Cache, Tag("<cache>")],
-    Discriminator(_kind_of_mount),
-]
+AnyMount = Annotated[Annotated[Mount, Tag("<from>")] | Annotated[Cache, Tag("<cache>")], Discriminator(_kind_of_mount)]
 
 
 ONE_OR_MORE = BeforeValidator(lambda value: [value] if isinstance(value, dict) else value)

@@ -43,10 +43,7 @@ class _TraceFile(BaseModel):
     over_time: dict[str, list[float | None]] = {}
 
 
-_STRICTER = {
-    "trace": _TraceFile | None,
-    "not_finite": dict[str, tuple[NonNegativeInt, NonNegativeInt]],
-}
+_STRICTER = {"trace": _TraceFile | None, "not_finite": dict[str, tuple[NonNegativeInt, NonNegativeInt]]}
 """Fields that are checked by a stricter type than Trial declares, because the file may come from anywhere."""
 _FIELDS: dict[str, Any] = {
     "schema_": (Literal[1], Field(alias="schema")),

@@ -194,10 +194,7 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
     therefore is the harness's only if its label NAME_LABEL equals its name.
     """
     name = f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', purpose)}-{secrets.token_hex(4)}"
-    return {
-        "name": name,
-        "labels": {**(labels or {}), OWNER_LABEL: owners.this_process(), NAME_LABEL: name},
-    }
+    return {"name": name, "labels": {**(labels or {}), OWNER_LABEL: owners.this_process(), NAME_LABEL: name}}
 
 
 HOSTNAME = "localhost"
@@ -260,10 +257,7 @@ def _started(
         purpose=f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}",
         labels=launch.labels,
         keep_entrypoint=launch.prepared.image.keep_entrypoint,
-        environment={
-            **launch.environment,
-            **ways.gpus.environment(gpus),
-        },
+        environment={**launch.environment, **ways.gpus.environment(gpus)},
         memory_bytes=scenario.memory_bytes or ways.memory_bytes,
         pids=PIDS_LIMIT,
         network=scenario.network,

@@ -75,10 +75,7 @@ class NodeRequest(EngineSettings):
 
     container: ContainerKind = "none"
     """slurm: what starts images on the node; none: virtual environments. Default: none."""
-    select: Annotated[
-        tuple[tuple[str, str], ...],
-        forms.InFile(form=Select, then=lambda select: select.options),
-    ] = ()
+    select: Annotated[tuple[tuple[str, str], ...], forms.InFile(form=Select, then=lambda select: select.options)] = ()
     """slurm: the requirements on the node, and the account to charge."""
     nodes: host_keys.Nodes | None = None
     """slurm: the number of equal nodes that share the rows, or the names of nodes; each named node is a separate host,
