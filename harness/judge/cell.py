@@ -397,18 +397,18 @@ def _memory(
         return replace(plain, seen="none", why=why)
     if names[0] == "suspect" and any({"leak", "suspect"} & set(launch.trace_verdict.verdicts) for launch in sampled):
         return replace(plain, seen="suspect")
+    ends_itself = any(launch.trial.run_s is not None for launch in launches)
+    more = "a longer run of the program, which ends by itself," if ends_itself else "more steps (`steps: {budget: …}`)"
     if names[0] in GOOD and not _outnumbered(launches) and _is_blind(launches):
-        ends_itself = any(launch.trial.run_s is not None for launch in launches)
-        more = (
-            "a longer run of the program, which ends by itself," if ends_itself else "more steps (`steps: {budget: …}`)"
-        )
         remedy = wider("limits: {leak: …}", more=more, timed=False)
         return replace(plain, why="it rises and falls too much", remedy=remedy)
     quiet = [launch for launch in sampled if launch.is_whole and GOOD & set(launch.trace_verdict.verdicts)]
     if not quiet or all(launch.memory.verdict in UNSURE for launch in quiet):  # over time, only clear growth counts
         return replace(plain, seen="none", value=None, ci=None, why=quiet[0].memory.why) if quiet else plain
     on_gpu = [undecided(launch.trace_verdict) for launch in quiet]
-    return replace(plain, why=on_gpu[0]) if all(on_gpu) else replace(plain, seen="good", why="")
+    if not all(on_gpu):
+        return replace(plain, seen="good", why="")
+    return replace(plain, why=on_gpu[0], remedy=f"{more} would help")
 
 
 def _count(name: str, launches: Launches, *, limit: float | None) -> SignalVerdict:

@@ -163,6 +163,7 @@ def test_memory_of_a_gpu_that_was_sampled_too_rarely_is_blind_and_not_good() -> 
 
     assert memory_of.seen == "blind"
     assert memory_of.why == "the process's GPU memory: too few samples to judge: 8 of at least 64"
+    assert memory_of.remedy == "more steps (`steps: {budget: …}`) would help"
 
 
 def test_a_launch_goes_on_at_a_look_until_its_gpu_is_decided() -> None:
