@@ -314,10 +314,11 @@ def is_luck(launches: Sequence[int]) -> bool:
 
 def _told(pairs: Sequence[tuple[Line, Line]]) -> str:
     """Return two lines, each cut around the place from which on they differ: of the last pair if all begin with equal
-    values, as the lines of steps do, else of the first; "" without a pair."""
+    values, as the lines of steps do, or are many, which may be the ends of longer outputs, else of the first; ""
+    without a pair."""
     if not pairs:
         return ""
-    are_steps = all(a[1][:1] == b[1][:1] for a, b in pairs)
+    are_steps = len(pairs) > MOST_COMPARED // 4 or all(a[1][:1] == b[1][:1] for a, b in pairs)
     old, new = (line[0] for line in pairs[-1 if are_steps else 0])
     words = ([word for word in re.finditer(r"\S+", line) if not ELSEWHERE.fullmatch(word[0])] for line in (old, new))
     places = next(((a, b) for a, b in zip(*words, strict=False) if a[0] != b[0]), None)

@@ -313,6 +313,12 @@ def told_of(old: Sequence[str], new: Sequence[str]) -> list[str]:
     return [each.text for each in other_lines([whole_runs(*old), whole_runs(*new)], ["1", "2"])]
 
 
+def test_of_a_long_output_that_ends_earlier_the_last_lines_are_told() -> None:
+    """A program that makes 100 of 200 steps was said to print `step 151 → step 52`: where the kept ends begin."""
+    old, new = ("".join(f"step {step}\n" for step in range(steps)) for steps in (200, 101))
+    assert told_of([old] * 3, [new] * 3) == ["step 199 → step 100"]
+
+
 @pytest.mark.parametrize(
     ("versions", "line"),
     [
