@@ -406,9 +406,8 @@ def _memory(
     if not quiet or all(launch.memory.verdict in UNSURE for launch in quiet):  # over time, only clear growth counts
         return replace(plain, seen="none", value=None, ci=None, why=quiet[0].memory.why) if quiet else plain
     on_gpu = [undecided(launch.trace_verdict) for launch in quiet]
-    if not all(on_gpu):
-        return replace(plain, seen="good", why="")
-    return replace(plain, why=on_gpu[0], remedy=f"{more} would help")
+    still_open = replace(plain, why=on_gpu[0], remedy=f"{more} would help")
+    return still_open if all(on_gpu) else replace(plain, seen="good", why="")
 
 
 def _count(name: str, launches: Launches, *, limit: float | None) -> SignalVerdict:

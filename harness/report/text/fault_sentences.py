@@ -74,7 +74,22 @@ def clause(attribution: Attribution, result: RunResult) -> str:
         what = f"{what} in rank {number}" if named == what else named
     said = f"{_subject(attribution, result)}{':' if what.startswith(('`', 'rank ')) else ''} {what} {since}"
     warm = "with a warm cache" if is_warm(attribution, result) else ""
-    return ", ".join(filter(None, (said, where, params_clause(attribution), warm)))
+    most = _most_on(attribution, result) if " to " in size else ""
+    return ", ".join(filter(None, (said, where, most, params_clause(attribution), warm)))
+
+
+def _most_on(attribution: Attribution, result: RunResult) -> str:
+    """Return `most on the RTX 4090`, where the fault is certainly larger than on any other lane; "" if it is not."""
+    pairs = ((each.finding.lane, size_of(each)) for each in attribution.episodes)
+    found = grouped((lane, end) for lane, effect in pairs if effect is not None for end in _strength(effect))
+    lane = max(found, key=lambda each: min(found[each]))
+    others = [max(ends) for other, ends in found.items() if other != lane]
+    return f"most on {LaneNames(attribution, result).one(lane)}" if others and min(found[lane]) > max(others) else ""
+
+
+def _strength(effect: Effect) -> Sequence[float]:
+    """Return the bounds of an effect; those of a ratio below 1 as its inverse."""
+    return [1 / each if effect.unit == "ratio" and 0 < each < 1 else each for each in effect.bounds]
 
 
 def _killed(finding: Finding, result: RunResult) -> str:

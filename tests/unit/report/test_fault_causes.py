@@ -378,3 +378,27 @@ def test_a_server_that_is_killed_is_not_said_to_end_late(took_s: float, told: st
         verdict="slower", effect=Effect(value=9.0, unit="s"),
     )  # fmt: skip
     assert told in sentence(build.with_findings(drawn, [late]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "most"), [("gbb", "gmm", "RTX 4090"), ("gmm", "gbb", "RTX 3090"), ("gbb", "gbb", "")]
+)
+def test_the_lane_with_the_larger_fault_is_named(old: str, new: str, most: str) -> None:
+    """`leaks 0.80 to 8 KiB/step, on both cards` did not say which card has which."""
+    told = sentence(faults.run({OLD: old, NEW: new}))
+    assert ("on both cards, most on the " + most in told) if most else "most on" not in told
+
+
+def test_the_lane_that_loses_most_of_a_rate_is_named() -> None:
+    """The ratio of what falls is smallest where the fault is largest."""
+    found = [
+        build.finding(
+            faults.NGC, at, faults.PLAIN, before="21.08", after="22.12", metric="throughput",
+            effect=Effect(value=value, unit="ratio", ci=(value - 0.01, value + 0.01)),
+        )
+        for at, value in ((OLD, 0.4), (NEW, 0.8))
+    ]  # fmt: skip
+    drawn = build.run(
+        [(faults.NGC, (OLD, NEW), (faults.PLAIN,))], lambda *_: build.flat(), verdict="regression", findings=found
+    )
+    assert "on both cards, most on the RTX 3090" in sentence(drawn)
