@@ -198,8 +198,23 @@ class _Metric:
 
     @cached_property
     def returned(self) -> Sequence[State]:
-        """Return, for each version, whether a step returned the number; None if no launch can be compared."""
-        return [any(is_returned(self.name, trial) for trial in own) if own else None for own in self.clean]
+        """Return, for each version, whether a step returned the number; None if no launch can have shown that."""
+        shown = [[is_returned(self.name, trial) for trial in own if self._reached(trial)] for own in self.clean]
+        return [any(own) if own else None for own in shown]
+
+    @cached_property
+    def due(self) -> tuple[float, bool]:
+        """Return the latest step at which a launch first had the number, and whether all that have it had ended by
+        themselves by then."""
+        have = [trial for trial in chain(*self.clean) if first_step(trial, self.name) is not None]
+        due = max(self.firsts, default=0.0)
+        return due, all(trial.run_s is not None and trial.last_step <= due for trial in have)
+
+    def _reached(self, trial: Trial) -> bool:
+        """Return whether a launch has the number, or was long enough for it."""
+        due, is_at_end = self.due
+        is_cut = is_at_end and trial.run_s is None
+        return is_returned(self.name, trial) or (trial.last_step > due if is_cut else trial.last_step >= due)
 
     @cached_property
     def compared(self) -> Launches:
@@ -396,12 +411,11 @@ class _Metric:
         without `accuracy (1)`, `accuracy` is printed another number of times, perhaps more than the agent tells apart.
         """
         is_result = self.given is not None or worse_if(self.name) in ("rise", "drop")
-        due = max(self.firsts, default=math.inf) if is_result else math.inf
         states: list[State] = []
         for own in self.clean:
             # The agent records MOST_METRICS numbers, so that others may be missing beside as many.
             able = [trial for trial in own if trial.trace is None or len(trial.trace.metrics) < MOST_METRICS]
-            long = [trial for trial in able if trial.last_step >= due]
+            long = [trial for trial in able if is_result and self.firsts and self._reached(trial)]
             asked = [is_returned(self.name, trial) for trial in long if not is_text(self.name, trial)]
             is_known = any(state is False for state in states) or all(asked)
             agree = len(set(asked)) == 1 and len(asked) >= AGREE
@@ -685,7 +699,10 @@ class _Metric:
         if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why="a number was NaN or infinity in one launch", remedy=SETTLED)
         if not rows or (self.limit is None and not self.returned[place]):
-            why = f"this version gave no `{name}`" if rows else "not measured: no launch completed its steps"
+            gave = (
+                f"this version gave no `{name}`" if self.returned[place] is False else "its launches did not reach it"
+            )
+            why = gave if rows else "not measured: no launch completed its steps"
             return replace(plain, seen="none", why=why)
         if self.limit is None:
             return self._by_usual_limit(plain)

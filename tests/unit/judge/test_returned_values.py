@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.judge.history.returned_values import NOISY_LIMIT, OTHER_RESULT, Values, differs_at_its_end, judge_values
 from harness.judge.history.transitions import exact_interval, exact_p
 from harness.judge.trace.samples import prefix
-from harness.model import Limits, MetricLimit, Trial
+from harness.model import Facts, Limits, MetricLimit, Trial
 from harness.model.measured import MOST_METRICS, REPLICATE
 from tests.players.trials import STEPS, facts_of, trial_of
 
@@ -445,6 +445,21 @@ def test_a_result_that_is_printed_another_number_of_times_has_not_vanished() -> 
         "vanished",
         "vanished",
     ]
+
+
+def test_a_program_that_goes_on_has_not_lost_what_others_print_at_their_end() -> None:
+    """A version that makes twice as many steps was ended after those of the version before: `final is gone`."""
+
+    def at_end(trial: Trial) -> Trial:
+        assert trial.trace is not None
+        trial.trace.metrics["accuracy"][:-1] = np.nan
+        return replace(trial, facts=Facts(run_s=1.0))
+
+    old = list(map(at_end, named(versions([0.9]), "accuracy")[0]))
+    cut = [trial_of(number, steps=ROWS) for number in range(3)]
+    for trials, told in ((cut, []), ([replace(trial, facts=Facts(run_s=1.0)) for trial in cut], ["vanished"])):
+        found = judge_values([old, trials], limits=Limits(), steps=STEPS)["metrics.accuracy"]
+        assert ([change.verdict for change in found.changes], found.observed) == (told, ())
 
 
 def test_a_launch_that_ended_before_the_first_accuracy_has_not_lost_it() -> None:
