@@ -189,10 +189,10 @@ def with_driver(driver: str) -> Callable[[Trial], Trial]:
 @pytest.mark.parametrize(
     ("new", "slow", "told"),
     [
-        ("580", ("20.12", "22.12"), "step time: takes * % longer per step in both cells since driver 580, instead of "
-                                    "driver 535; not the images' fault"),
-        ("580", ("22.12",), "step time: takes * % longer per step in 1 of 2 cells since driver 580, instead of driver "
-                            "535; good with 20.12: it takes both the image and the machine's driver 580"),
+        ("580", ("20.12", "22.12"), "step time: takes * % longer per step in both cells on host old since driver 580, "
+                                    "instead of driver 535; not the images' fault"),
+        ("580", ("22.12",), "step time: takes * % longer per step in 1 of 2 cells on host old since driver 580, "
+                            "instead of driver 535; good with 20.12: it takes both the image and the machine's driver 580"),
         ("580", (), None),
         ("535", ("20.12", "22.12"), None),
     ],
@@ -224,7 +224,8 @@ def test_a_sweep_tells_what_became_worse_since_a_new_driver_or_why_it_cannot(run
     result, said = replace(read_result(after), verdict="ok", started="", before=(other, before)), list[str]()
     (told,) = since_changes(result, said.append)
     assert fnmatch(
-        told, "step time: takes * % longer per step in both cells since driver 580, instead of driver 535; *"
+        told,
+        "step time: takes * % longer per step in both cells on host old since driver 580, instead of driver 535; *",
     )
     assert fnmatch("\n".join(said), f"not compared with the run {other}: not comparable: *script*")
     assert [replace(result, since=(told,)).exit_code, result.exit_code] == [1, 0]
@@ -239,7 +240,8 @@ def test_a_leak_since_a_new_driver_is_one_fault_and_no_failure(runs: Runs) -> No
     before = runs.write("a", {OLD: "gg"}, of=OLD_TAGS, change=with_driver("535"))
     found = compare_runs([before, runs.write("b", {OLD: "bb"}, of=OLD_TAGS, change=with_driver("580"))])
     assert [since_text(change, found.pairs) for change in found.since] == [
-        "memory: leaks 24 KiB/step in both cells since driver 580, instead of driver 535; not the images' fault"
+        "memory: leaks 24 KiB/step in both cells on host old since driver 580, instead of driver 535; "
+        "not the images' fault"
     ]
     (ready,) = comparison_json(found)["since"]
     assert (ready["metric"], ready["ratio"]) == ("memory", None)

@@ -35,6 +35,7 @@ from harness.report.exports.cell_table import json_ready
 from harness.report.exports.summary_json import attributions_json
 from harness.report.terminal.block_printer import Pen
 from harness.report.text import fault_sentences, headline, signal_words
+from harness.report.text.fault_causes import LOCAL, host_name
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import together, variant_text
 from harness.report.version_table import units
@@ -148,7 +149,9 @@ def since_text(change: MachineChange, pairs: Sequence[Pair]) -> str:
         whose = f"good with {together(list(map(plain, good)))}: it takes both the image and the machine's {software[0]}"
     else:
         whose = f"good in {amounts.count(len(change.alike), 'cell')}, so that is not the only cause"
-    return f"{signal.title}: {what} in {cells} since {software[0]}, instead of {software[1]}; {whose}"
+    host = columns[1].lane.host.name
+    where = "" if host == LOCAL else f" on {host_name(host)}"
+    return f"{signal.title}: {what} in {cells}{where} since {software[0]}, instead of {software[1]}; {whose}"
 
 
 # ---------------------------------------------------------------- terminal
