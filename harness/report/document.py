@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness import amounts
-from harness.model import LEVELS, METRIC_PREFIX, CellResult, Observation, RunResult, grouped
+from harness.model import METRIC_PREFIX, CellResult, Observation, RunResult, grouped
 from harness.report import version_table
 from harness.report.added import added_to
 from harness.report.blocks import Items, ReportSection
@@ -99,9 +99,9 @@ def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
 
 
 def _is_of_results(each: Observation) -> bool:
-    """Return whether it is of a result, or of a level that became better; a level of two lanes did not change."""
-    is_better = each.signal in LEVELS and each.before != each.after
-    return is_better or each.signal == "other_result" or each.signal.startswith(METRIC_PREFIX)
+    """Return whether it is of a result, or of a level that became better."""
+    is_result = each.signal == "other_result" or each.signal.startswith(METRIC_PREFIX)
+    return is_result or headline.is_better(each)
 
 
 def _totals(result: RunResult) -> str:

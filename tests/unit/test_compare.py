@@ -192,7 +192,8 @@ def with_driver(driver: str) -> Callable[[Trial], Trial]:
         ("580", ("20.12", "22.12"), "step time: takes * % longer per step in both cells on host old since driver 580, "
                                     "instead of driver 535; not the images' fault"),
         ("580", ("22.12",), "step time: takes * % longer per step in 1 of 2 cells on host old since driver 580, "
-                            "instead of driver 535; good with 20.12: it takes both the image and the machine's driver 580"),
+                            "instead of driver 535; good with 20.12: it takes both the image and the machine's "
+                            "driver 580"),
         ("580", (), None),
         ("535", ("20.12", "22.12"), None),
     ],

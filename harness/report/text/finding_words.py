@@ -31,7 +31,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "hang": Symptom("hang", "hangs"),
     "two modes": Symptom("launches in a slow mode"),
     "nan": Symptom("NaN or infinity in {name}", "{gives} NaN or infinity as `{name}`", " is NaN or infinity"),
-    "vanished": Symptom("{name} that is gone", "no longer {gives} `{name}`", " in no launch"),
+    "vanished": Symptom("{name} that is gone", "no longer {gives} a number as `{name}`", " in no launch"),
     "varies": Symptom(
         "{name} that differs in each launch",
         "{gives} another `{name}` in each launch",

@@ -6,7 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from harness import amounts
-from harness.model import BAD, FAILURES, GOOD, NOTABLE, UNSURE, CellResult, Observation, RunResult, grouped, signal_of
+from harness.model import (
+    BAD,
+    FAILURES,
+    GOOD,
+    LEVELS,
+    NOTABLE,
+    UNSURE,
+    CellResult,
+    Observation,
+    RunResult,
+    grouped,
+    signal_of,
+)
 from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version, without_places
@@ -53,7 +65,7 @@ def _lines(result: RunResult) -> list[str]:
         return [*looks, *([f"The {rest} good."] if other else [])]
     if result.verdict not in ("regression", "interrupted", "running") or not result.attribution:
         told = [*looks, _SENTENCES[result.verdict](result)]
-        return [*told, *_changed(result)] if result.verdict in ("ok", "inconclusive") else told
+        return [*told, *_changed(result), *_better(result)] if result.verdict in ("ok", "inconclusive") else told
     worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
     told = [fault_sentences.sentence(each, result) for each in worst[:most]]
     told += [f"And {amounts.count(len(worst) - most, 'further fault')} below."] if len(worst) > most else []
@@ -88,6 +100,25 @@ def _changed(result: RunResult) -> list[str]:
     sides = (f"{plain(one.series)} {seen_in(one, versions[one.series])}".rstrip() for one in changed)
     told = dict.fromkeys(f"{side}: {shortened(one.text, most=160)}" for side, one in zip(sides, changed, strict=True))
     return [f"But results changed: {'; '.join(at_most(list(told), 1, rest='and {} more'))}."] if told else []
+
+
+def is_better(each: Observation) -> bool:
+    """Return whether it is of a level that became better; a level of two lanes did not change."""
+    return each.signal in LEVELS and each.before != each.after
+
+
+def _better(result: RunResult) -> list[str]:
+    """Return a sentence on the levels that became better: the first, in how many rows, and how many more."""
+    versions = versions_of(result)
+    texts = grouped(
+        (f"{plain(one.series)} {seen_in(one, versions[one.series])}: {signal_of(one.signal).title}", one.text)
+        for one in filter(is_better, result.observations)
+    )
+    more = {
+        what: f" (and in {amounts.count(len(own) - 1, 'more row')})" * (len(own) > 1) for what, own in texts.items()
+    }
+    told = [f"{what} {own[0]}{more[what]}" for what, own in texts.items()]
+    return [f"Better: {'; '.join(at_most(told, 1, rest='and {} more'))}."] if told else []
 
 
 def _where(alike: Sequence[Observation], result: RunResult) -> str:

@@ -318,7 +318,7 @@ def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None
     assert fault_sentences.predicate([of], "") == "returns another `loss`"
     late = fault_sentences.predicate([replace(of, verdict="late")], "10 % higher")
     assert late == "`loss` is 10 % higher at the end"
-    assert fault_sentences.predicate([replace(of, verdict="vanished")], "") == "no longer returns `loss`"
+    assert fault_sentences.predicate([replace(of, verdict="vanished")], "") == "no longer returns a number as `loss`"
     assert fault_sentences.predicate([replace(of, verdict="varies")], "") == "returns another `loss` in each launch"
     nan = build.finding(
         build.MULTIDICT, build.HERE, build.POP, before=None, after="6.3.0", metric="metrics.loss", verdict="nan"

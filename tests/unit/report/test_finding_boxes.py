@@ -193,6 +193,17 @@ def test_one_screen_says_that_a_result_is_no_longer_reproducible() -> None:
     assert "But results changed: multidict 6.0.5 → 6.1.0: loss was the same in all launches and now differs" in told
 
 
+def test_the_headline_tells_what_became_better() -> None:
+    """A history whose oldest versions were slower by 40 % was only headed `Nothing bad: all 30 cells are good`."""
+    (told,) = noticing("14.0 → 9.99 ms; -28.6 %").observations
+    rows = (replace(told, signal="step_time", last=None), replace(told, signal="step_time", last=None, text="14 → 9"))
+    headed = headline.sentence(replace(build.quiet(), observations=rows))
+    assert headed.startswith("Nothing bad: ")
+    assert headed.endswith("Better: multidict 6.0.5 → 6.1.0: step time 14.0 → 9.99 ms; -28.6 % (and in 1 more row).")
+    between_lanes = replace(rows[0], before=rows[0].after)
+    assert "Better" not in headline.sentence(replace(build.quiet(), observations=(between_lanes,)))
+
+
 def erring(result: RunResult, *, signal: str = "error") -> RunResult:
     row = result.plan.rows[0]
     told = Observation(series=row.series.name, lane=row.lane, variant=row.variant, signal=signal, before="6.0.5",
