@@ -265,7 +265,7 @@ class FindingBox:
         change of its time consists of; "" if the fault does not change it, or if it does not end by itself.
         """
         is_time = signal_of(self.fault.metric).group in ("step time", "start-up")
-        explains = is_time or bool(fault_sentences.run_clause(self.fault, self.result))
+        explains = is_time or bool(fault_sentences.size_of_result("run_time", self.fault, self.result))
         sides = [self._entries([(self.telling, name)]) for name in reversed(_sides(self.telling)) if name]
         if not explains or len(sides) < 2 or not all(sides):
             return ""

@@ -128,23 +128,25 @@ def _instead(found: Sequence[Finding], result: RunResult) -> str:
 def sentence(attribution: Attribution, result: RunResult) -> str:
     """Return a fault's sentence: `signal leaks 24 KiB/step since 22.12, on both cards; not the RTX 4090's fault.`"""
     layer = f"layer: {plain(attribution.layer)}" if attribution.layer else ""
-    told = (clause(attribution, result), run_clause(attribution, result), cause_text(attribution, result), layer)
-    return f"{'; '.join(filter(None, told))}."
+    results = {"run_time": "the run takes {}", "memory": "its memory grows by {}"}
+    sized = ((size_of_result(metric, attribution, result), text) for metric, text in results.items())
+    told = (clause(attribution, result), *(text.format(size) for size, text in sized if size))
+    return f"{'; '.join(filter(None, (*told, cause_text(attribution, result), layer)))}."
 
 
-def run_clause(attribution: Attribution, result: RunResult) -> str:
-    """Return `the run takes 12 % longer` if that is a consequence of the fault; else ""."""
+def size_of_result(metric: Metric, attribution: Attribution, result: RunResult) -> str:
+    """Return by how much this metric changes as a consequence of the fault: `12 % longer`; "" if it does not."""
     begins = {side_of(each.finding, each.finding.after) for each in attribution.episodes}
     effects = [
         one.effect
         for one in result.findings
-        if one.metric == "run_time"
+        if one.metric == metric
         and one.consequence_of == attribution.metric
         and one.kind != "first_fixed"
         and one.effect is not None
         and side_of(one, one.after) in begins
     ]
-    return f"the run takes {sizes(effects, metric='run_time')}" if effects else ""
+    return sizes(effects, metric=metric)
 
 
 # ---------------------------------------------------------------- which fault comes first

@@ -402,3 +402,19 @@ def test_the_lane_that_loses_most_of_a_rate_is_named() -> None:
         [(faults.NGC, (OLD, NEW), (faults.PLAIN,))], lambda *_: build.flat(), verdict="regression", findings=found
     )
     assert "on both cards, most on the RTX 3090" in sentence(drawn)
+
+
+def test_a_leak_that_open_files_explain_is_told_with_them() -> None:
+    """A version that kept 0.25 maps of a file per step, and with them 99 KiB, only `leaves files open`."""
+    files, memory = (
+        build.finding(
+            faults.NGC, OLD, faults.PLAIN, before="21.08", after="22.12", metric=metric,
+            effect=Effect(value=value, unit=f"{unit}/step"),
+        )
+        for metric, value, unit in (("open_files", 0.25, "files"), ("memory", 98.7, "KiB"))
+    )  # fmt: skip
+    found = [files, replace(memory, consequence_of="open_files")]
+    drawn = build.run(
+        [(faults.NGC, (OLD,), (faults.PLAIN,))], lambda *_: build.flat(), verdict="regression", findings=found
+    )
+    assert "since 22.12, on the RTX 3090; its memory grows by 99 KiB/step." in sentence(drawn)
