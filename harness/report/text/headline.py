@@ -6,19 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from harness import amounts
-from harness.model import (
-    BAD,
-    FAILURES,
-    GOOD,
-    LEVELS,
-    NOTABLE,
-    UNSURE,
-    CellResult,
-    Observation,
-    RunResult,
-    grouped,
-    signal_of,
-)
+from harness.model import BAD, FAILURES, GOOD, NOTABLE, UNSURE, CellResult, Observation, RunResult, grouped, signal_of
 from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version, without_places
@@ -104,21 +92,22 @@ def _changed(result: RunResult) -> list[str]:
 
 def is_better(each: Observation) -> bool:
     """Return whether it is of a level that became better; a level of two lanes did not change."""
-    return each.signal in LEVELS and each.before != each.after
+    return signal_of(each.signal).kind == "level" and each.before != each.after
 
 
 def _better(result: RunResult) -> list[str]:
     """Return a sentence on the levels that became better: the first, in how many rows, and how many more."""
-    versions = versions_of(result)
-    texts = grouped(
-        (f"{plain(one.series)} {seen_in(one, versions[one.series])}: {signal_of(one.signal).title}", one.text)
-        for one in filter(is_better, result.observations)
-    )
-    more = {
-        what: f" (and in {amounts.count(len(own) - 1, 'more row')})" * (len(own) > 1) for what, own in texts.items()
-    }
-    told = [f"{what} {own[0]}{more[what]}" for what, own in texts.items()]
+    versions, texts = versions_of(result), dict[str, list[str]]()
+    for one in filter(is_better, result.observations):
+        what = f"{plain(one.series)} {seen_in(one, versions[one.series])}: {signal_of(one.signal).title}"
+        texts.setdefault(what, []).append(f"{what} {one.text}")
+    told = [_in_rows(own) for own in texts.values()]
     return [f"Better: {'; '.join(at_most(told, 1, rest='and {} more'))}."] if told else []
+
+
+def _in_rows(texts: Sequence[str]) -> str:
+    """Return the text of the first row, and in how many more there is one."""
+    return texts[0] + (f" (and in {amounts.count(len(texts) - 1, 'more row')})" if len(texts) > 1 else "")
 
 
 def _where(alike: Sequence[Observation], result: RunResult) -> str:
@@ -279,10 +268,7 @@ def seems_bad(result: RunResult, looks_bad: Callable[[CellResult], bool] | None 
         if number is not None:
             image = cells[number].cell.image
             same.setdefault((image.series, image.version), []).append(_seems_bad(cells, number))
-    told = [
-        texts[0] + (f" (and in {amounts.count(len(texts) - 1, 'more row')})" if len(texts) > 1 else "")
-        for texts in sorted(same.values(), key=lambda texts: -len(texts))
-    ]
+    told = [_in_rows(texts) for texts in sorted(same.values(), key=lambda texts: -len(texts))]
     return at_most(told, _MOST, rest="{} more also seem bad")
 
 
