@@ -67,20 +67,22 @@ def shortened(text: str, *, most: int) -> str:
 
 _CLAUSE_ENDS = re.compile(r"[;,](?= )| (?=\((?!\S+ to ))")
 _INTERVAL = re.compile(r" \(\S+ to \S+\)")  # its unit follows
+_RATIO = re.compile(r"; [-+]?[\d.,]+( \(\S+ to \S+\))?(×| times|\s?%)")
 
 
 def whole_clauses(text: str, *, most: int) -> str:
     """Return `plain(text)` without the clauses that end after `most` characters, so that no bracket stays open: those
-    after a semicolon, or else after a comma. If the first clause is too long, leave out its interval, or cut it at a
-    word, with an ellipsis.
+    after a semicolon, or else after a comma. If the first clause is too long, or a ratio would be left out, leave out
+    the intervals, or cut it at a word, with an ellipsis.
     """
     line = plain(text)
     if len(line) <= most:
         return line
     ends = [match.start() for match in _CLAUSE_ENDS.finditer(line) if match.start() <= most]
     closed = [end for end in ends if line.count("(", 0, end) == line.count(")", 0, end)]
-    if closed:
-        return line[: max(closed, key=lambda end: (line[end] == ";", end))]
+    kept = max(closed, key=lambda end: (line[end] == ";", end), default=0)
+    if kept and not (_RATIO.match(line, kept) and _INTERVAL.search(line)):
+        return line[:kept]
     if _INTERVAL.search(line):
         return whole_clauses(_INTERVAL.sub("", line), most=most)
     return f"{line[: most - 1].rpartition(' ')[0] or line[: most - 1]}…"

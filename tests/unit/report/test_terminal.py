@@ -34,6 +34,10 @@ def test_what_does_not_fit_is_left_out_as_a_whole() -> None:
     assert whole_clauses(text, most=70) == "open files 0 → 1 (0.9 to 1.1) file/step"
     assert whole_clauses(text, most=36) == "open files 0 → 1 file/step", "no amount without its unit"
     assert whole_clauses("fails (with signal 11 in a step)", most=20) == "fails"
+    ratio = "late step time 123 → 456 (400 to 500) ms; 3.7× (3.2 to 4.1); 15 launches against 15"
+    assert whole_clauses(ratio, most=50) == "late step time 123 → 456 ms; 3.7×", "the ratio says more than its interval"
+    share = "run time 1.59 → 2.42 (2.26 to 2.59) s; +51.7 (44.8 to 59) %; p < 0.0001"
+    assert whole_clauses(share, most=45) == "run time 1.59 → 2.42 s; +51.7 %; p < 0.0001"
 
 
 @pytest.mark.parametrize("result", [build.varied(), build.large(), build.signalled(), build.worsening()])
