@@ -118,8 +118,8 @@ class _Level:
         not help: too few ran to their own end to be compared, other programs may write to the same folders, or the
         signal varies by somewhat more than its limit. Of programs without steps, only the run time tells how fast they
         are."""
-        if verdict.seen == "blind" and self.name == "quick_steps":  # it may name a version; else the step time decides
-            return replace(verdict, seen="none", why="it varies too much; the step time is judged", remedy="")
+        if verdict.seen == "blind" and self.name == "quick_steps":  # it may only name a version
+            return replace(verdict, seen="none", why="the step time decides", remedy="")
         if verdict.seen != "blind" or self.name in self.compared.limits.changed:
             return verdict
         trials = [*itertools.chain(*self.compared.trials)]

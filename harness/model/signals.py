@@ -133,14 +133,17 @@ _TABLE = (
     Signal(
         name="step_time", kind="level", group="step time", title="step time", spent="each step", noun="slower steps",
         verb="takes {longer} per step", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
-        explains=("throughput", "tail", "stalls", "warm_up", "cpu_time", "late_step_time", "first_step", "run_time"),
+        explains=(
+            "throughput", "quick_steps", "tail", "stalls", "warm_up", "cpu_time", "late_step_time", "first_step",
+            "run_time",
+        ),
         help="the median duration of a step",
     ),
     Signal(
         name="quick_steps", kind="level", group="step time", title="quick steps", noun="slower quick steps",
         verb="takes {longer} for its quickest steps", unit="s", limit=0.10, least=0.5e-6,
         explains=("throughput", "tail", "stalls", "warm_up", "cpu_time", "run_time"),
-        help="the 5th percentile of the step time, which other load changes least, if the step time shows no change",
+        help="the 5th percentile of the step time, which other load changes least, where the step time is undecided",
     ),
     Signal(
         name="late_step_time", kind="level", group="step time", title="late step time", short="late steps",

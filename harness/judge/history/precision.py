@@ -36,6 +36,7 @@ from harness.judge.history.returned_values import without_nan
 from harness.model import (
     LEVELS,
     SIGNALS,
+    Change,
     Floats,
     Limits,
     Noise,
@@ -92,6 +93,17 @@ def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
             plain = Rise(size=0.0, margin=OF_TWO_LAUNCHES * spread)
             found[metric] = dict.fromkeys(range(len(compared.cells)), plain)
     return found
+
+
+def of_unsettled_pace(changes: Sequence[Change], compared: Compared) -> Sequence[Change]:
+    """Return the changes of a row, without those of quick steps where the step time rules out the same limit: a program
+    with one shorter step in 20 may only make fewer of these."""
+    limit, quick = compared.limits.log_of("step_time"), [each for each in changes if each.metric == "quick_steps"]
+    if not quick or limit is None or compared.limits.of("quick_steps") != compared.limits.of("step_time"):
+        return changes
+    known = rises_of_levels(compared).get("step_time", {})
+    settled = all(each.after in known and known[each.after].high <= limit for each in quick)
+    return [each for each in changes if not (settled and each in quick)]
 
 
 def _limited(limits: Limits) -> Mapping[str, float]:

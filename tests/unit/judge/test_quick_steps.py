@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from harness.judge.history.changes import find_changes
-from harness.model import Floats, Limits, Trial
+from harness.judge.attribution.group_faults import with_consequences
+from harness.judge.history.changes import find_changes, two_modes
+from harness.judge.history.precision import of_unsettled_pace
+from harness.judge.row import judge_row
+from harness.model import CellRun, Effect, Floats, Limits, Trial
 from tests.nightly import many
-from tests.players.trials import of_row, shown, trial_of
+from tests.players import build
+from tests.players.trials import of_row, row_run, shown, trial_of
 
+SERIES = build.series("app", "1234")
 TIGHT = Limits(signals={"step_time": 0.025})
 
 
@@ -31,7 +38,8 @@ def row(*slower: float, seed: int = 0, rounds: int = 6) -> list[list[Trial]]:
 
 def test_a_version_that_is_slower_is_named_on_a_busy_machine() -> None:
     """A latency that was 5 % longer stayed undecided after 72 launches."""
-    (found,) = find_changes(of_row(row(1.0, 1.0, 1.05, 1.05), limits=TIGHT))
+    compared = of_row(row(1.0, 1.0, 1.05, 1.05), limits=TIGHT)
+    (found,) = of_unsettled_pace(find_changes(compared), compared)
     assert (found.metric, found.kind, found.after) == ("quick_steps", "first_bad", 2)
     assert found.effect is not None
     assert 1.04 < found.effect.value < 1.06
@@ -64,3 +72,40 @@ def test_quick_steps_that_vary_too_much_leave_no_version_undecided() -> None:
         trial.trace.columns["step_s"][: 15 + 5 * (number % 5)] = 0.001
         trial.trace.columns["step_s"][:] = np.random.default_rng(number).permutation(trial.trace.columns["step_s"])
     assert {cell.signals["quick_steps"].seen for cell in shown(launches, TIGHT)} == {"none"}
+
+
+def test_fewer_quick_steps_of_equal_duration_are_no_fault() -> None:
+    """The last batch of an epoch is shorter. With 21 batches in place of 19, it is one step of 21, and a version was
+    said to take 3 times as long for its quickest steps, though its step time was known to 0.3 %."""
+    launches = [[trial_of(number, steps=2000) for number in range(4)] for _ in range(4)]
+    for batches, version in zip((19, 19, 21, 21), launches, strict=True):
+        for trial in version:
+            assert trial.trace is not None
+            trial.trace.columns["step_s"][::batches] *= 0.3
+    assert [change.metric for change in find_changes(of_row(launches))] == ["quick_steps"]
+    result = build.run([(SERIES, [build.HERE], [build.variant("train")])], lambda *_: build.flat())
+    (planned,) = result.plan.rows
+    runs = [CellRun(cell=cell, trials=own) for cell, own in zip(planned.cells, launches, strict=True)]
+    assert judge_row(row_run(runs)).findings == ()
+
+
+def test_launches_in_a_slow_mode_do_not_make_the_quickest_steps_slower() -> None:
+    """Five of eight launches take 30 % longer as a whole. It was told twice."""
+    launches = [[trial_of(number, steps=500, seed=version) for number in range(8)] for version in range(4)]
+    for trial in (trial for version in launches[2:] for trial in version[:5]):
+        assert trial.trace is not None
+        trial.trace.columns["step_s"][:] *= 1.3
+    compared = of_row(launches)
+    modes, slow_mode = two_modes(compared)
+    assert [change.verdict for change in slow_mode] == ["two modes"]
+    assert find_changes(replace(compared, modes=modes)) == ()
+
+
+def test_slower_quick_steps_are_a_consequence_of_what_slower_steps_are() -> None:
+    """A bisection tells the step time by other rounds than the quick steps."""
+    longer, train = Effect(value=1.3, unit="ratio"), build.variant("train")
+    quick, slower = (
+        build.finding(SERIES, build.HERE, train, metric=metric, before="1", after="2", effect=longer)
+        for metric in ("quick_steps", "step_time")
+    )
+    assert [one.consequence_of for one in with_consequences([quick, slower], "1234")] == ["step_time", ""]
