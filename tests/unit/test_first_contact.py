@@ -119,7 +119,12 @@ def test_packages_need_no_engine(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("bounds", "specifier"),
-    [("2.1..2.6", ">=2.1,<2.7"), ("2.1..2.6.0", ">=2.1,<2.6.1"), ("2.1..2.6rc1", ">=2.1,<=2.6rc1")],
+    [
+        ("2.1..2.6", ">=2.1,<2.7"),
+        ("2.1..2.6.0", ">=2.1,<2.6.1"),
+        ("2.1..2.6rc1", ">=2.1,<=2.6rc1"),
+        ("1!2..1!3", ">=1!2,<1!4"),
+    ],
 )
 def test_a_range_of_releases_needs_no_list(bounds: str, specifier: str) -> None:
     """A user who did not know the versions had to look them up, or to write a matrix file."""
@@ -188,6 +193,7 @@ def test_the_python_of_packages_and_files_can_be_named(folder: Path) -> None:
     [
         (("app:1",), "1 version: give two or more, oldest first"),
         (("torch==2.1..2.4", "torch==2.5.1"), "torch==2.1..2.4: is a range; give it alone, or list the versions"),
+        (("torch==2.1+cu118..2.6",), "torch==2.1+cu118..2.6: is not a range of releases"),
         (("torch==2.1..",), "torch==2.1..: is not a range of releases; write it as torch==2.1..2.6"),
         (
             ("app:24.01-py3..24.10",),

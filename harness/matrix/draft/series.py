@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
 
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.model.forms import LETTERS
@@ -136,17 +137,16 @@ def _packages(words: Sequence[str], beside: Sequence[str], interpreter: Mapping[
 
 
 def _images(words: Sequence[str], start: Mapping[str, Any]) -> DraftSeries:
-    if _is_range(words[0]):
-        repository, tags = _tag_range(words[0])
-        entry = {"repository": repository, "tags": tags, **start}
-        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
     split = [word.rpartition(":") for word in words]
     repositories = {repository for repository, _, _ in split}
-    if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
-        repository = repositories.pop()  # tags are short names, which suit a report
-        entry = {"repository": repository, "tags": [tag for _, _, tag in split], **start}
-        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
-    return DraftSeries(name="images", entry={"images": list(words), **start}, needs_containers=True)
+    if _is_range(words[0]):
+        repository, tags = _tag_range(words[0])
+    elif len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
+        repository, tags = repositories.pop(), [tag for _, _, tag in split]  # short names, which suit a report
+    else:
+        return DraftSeries(name="images", entry={"images": list(words), **start}, needs_containers=True)
+    entry = {"repository": repository, "tags": tags, **start}
+    return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
 
 
 def _is_range(word: str) -> bool:
@@ -158,17 +158,17 @@ def _release_range(pin: re.Match[str]) -> str:
     """Return the specifier of a range of releases. As for tags, a bound includes all that begins with it."""
     low, _, high = pin[3].partition(RANGE)
     try:
-        Version(low)
-        last = Version(high)
-    except InvalidVersion:
+        SpecifierSet(f">={low},<={high}")  # which may have no local version, such as 2.1+cu118
+    except InvalidSpecifier:
         raise UsageError(f"{pin[0]}: is not a range of releases; write it as {pin[1]}==2.1..2.6") from None
+    last = Version(high)
     if last.is_prerelease or last.is_postrelease:
         return f">={low},<={high}"
     *parts, least = last.release
-    return f">={low},<{'.'.join(map(str, [*parts, least + 1]))}"
+    return f">={low},<{last.epoch}!{'.'.join(map(str, [*parts, least + 1]))}".replace("<0!", "<")
 
 
-def _tag_range(word: str) -> tuple[str, dict[str, str]]:
+def _tag_range(word: str) -> tuple[str, Any]:
     """Return the repository and the keys of a range of tags that differ only in their version. Raises UsageError."""
     repository, _, tags = word.rpartition(":")
     low, _, high = tags.partition(RANGE)
