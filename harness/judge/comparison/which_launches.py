@@ -106,7 +106,7 @@ def limits_of_run(limits: Limits, launches: Launches) -> Limits:
     """Return the limits by which these launches are judged: a default limit of steps that are little of the run, whose
     time decides, is wider or off."""
     share, own = share_of_run(launches), dict(limits.signals)
-    own["step_time"] = own["quick_steps"] = max(own["step_time"] or 0.0, LENGTHENED / share)
+    own |= {name: max(own[name] or 0.0, LENGTHENED / share) for name in ("step_time", "quick_steps")}
     own |= dict.fromkeys(VARYING) if share < NOTHING_OF_RUN else {}
     return replace(limits, signals=own | {name: limits.signals[name] for name in limits.changed})
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from harness.judge.attribution.group_faults import with_consequences
+from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.precision import of_unsettled_pace
 from harness.judge.row import judge_row
@@ -60,7 +61,9 @@ def test_steps_that_are_all_slower_are_one_finding() -> None:
 def test_the_limit_of_quick_steps_is_that_of_the_step_time_unless_it_has_its_own() -> None:
     assert TIGHT.of("quick_steps") == 0.025
     assert Limits(signals={"step_time": None}).of("quick_steps") is None
-    assert Limits(signals={"step_time": 0.025, "quick_steps": 0.2}).of("quick_steps") == 0.2
+    for own in (0.1, 0.2, None):  # that of others is 10 %
+        limits = Limits(signals={"step_time": 0.025, "quick_steps": own})
+        assert limits.of("quick_steps") == limits_of_run(limits, row(1.0, 1.0)).of("quick_steps") == own
 
 
 def test_quick_steps_that_vary_too_much_leave_no_version_undecided() -> None:
