@@ -80,11 +80,12 @@ def clause(attribution: Attribution, result: RunResult) -> str:
 
 def _most_on(attribution: Attribution, result: RunResult) -> str:
     """Return `most on the RTX 4090`, where the fault is certainly larger than on any other lane; "" if it is not."""
-    pairs = ((each.finding.lane, size_of(each)) for each in attribution.episodes)
-    found = grouped((lane, end) for lane, effect in pairs if effect is not None for end in _strength(effect))
+    sized = [(each.finding.lane, effect) for each in attribution.episodes if (effect := size_of(each)) is not None]
+    found = grouped((lane, end) for lane, effect in sized for end in _strength(effect))
     lane = max(found, key=lambda each: min(found[each]))
     others = [max(ends) for other, ends in found.items() if other != lane]
-    return f"most on {LaneNames(attribution, result).one(lane)}" if others and min(found[lane]) > max(others) else ""
+    is_sure = others and min(found[lane]) > max(others) and len({effect.unit for _, effect in sized}) == 1
+    return f"most on {LaneNames(attribution, result).one(lane)}" if is_sure else ""
 
 
 def _strength(effect: Effect) -> Sequence[float]:

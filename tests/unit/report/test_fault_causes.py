@@ -404,6 +404,22 @@ def test_the_lane_that_loses_most_of_a_rate_is_named() -> None:
     assert "on both cards, most on the RTX 3090" in sentence(drawn)
 
 
+def test_sizes_in_two_units_name_no_lane_as_the_larger_fault() -> None:
+    """A run that takes 300 s longer was said to be `most` beside one that takes 1.2 to 1.5 times as long."""
+    get, put = (build.variant("ops", op=op) for op in ("get", "put"))
+    found = [
+        build.finding(
+            faults.NGC, at, of, before="21.08", after="22.12", metric="run_time",
+            effect=Effect(value=value, unit=unit),
+        )
+        for at, of, value, unit in ((OLD, get, 1.2, "ratio"), (OLD, put, 1.5, "ratio"), (NEW, get, 300.0, "s"))
+    ]  # fmt: skip
+    drawn = build.run(
+        [(faults.NGC, (OLD, NEW), (get, put))], lambda *_: build.flat(), verdict="regression", findings=found
+    )
+    assert "most on" not in sentence(drawn)
+
+
 def test_a_leak_that_open_files_explain_is_told_with_them() -> None:
     """A version that kept 0.25 maps of a file per step, and with them 99 KiB, only `leaves files open`."""
     files, memory = (
