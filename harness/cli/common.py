@@ -21,8 +21,6 @@ from harness.report.text.harmless_text import readable
 
 if TYPE_CHECKING:
     from harness.flows.context import RunContext
-    from harness.model import SearchMode
-
 
 Parsed = TypeVar("Parsed")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -44,13 +42,12 @@ TRIALS = click.option(
 )
 
 
-def search_by(*, default: SearchMode) -> Callable[[Decorated], Decorated]:
-    """Return the option `--search`."""
+def search_by(*, default: str) -> Callable[[Decorated], Decorated]:
+    """Return the option `--search`; `default` is shown."""
     return click.option(
         "--search",
         type=click.Choice(["full", "bisect", "auto"]),
-        default=default,
-        show_default=True,
+        show_default=default,
         help="full: run every version; bisect: halve the series, which is faster but finds only a change between its "
         "ends; auto: bisect series of 9 versions or more.",
     )

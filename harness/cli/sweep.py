@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 @SUMMARY
 def sweep(
     *, matrix: Path, dry_run: bool, only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],
-    trials: str | None, search: SearchMode, seed: int | None, decide: bool, until: str | None, quick: bool,
+    trials: str | None, search: SearchMode | None, seed: int | None, decide: bool, until: str | None, quick: bool,
     time: str | None, fresh: bool, out: Path, wide: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run every image of MATRIX with every scenario, and find the first bad version.
@@ -84,8 +84,8 @@ def sweep(
     from harness.report.terminal import plan_output
 
     options = SweepOptions(
-        only=only, hosts=hosts, series=series, trials=trials_of(trials),
-        search=search, seed=seed, decide=decide, stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out,
+        only=only, hosts=hosts, series=series, trials=trials_of(trials), search=search or "full",
+        seed=seed, decide=decide, stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out,
     )  # fmt: skip
     with stop_on_signals() as stopped:
         selection = selected(matrix, options, os.environ)

@@ -150,7 +150,7 @@ def demo(*, folder: Path, out: Path) -> None:
     help="How long a launch makes steps, at most; no limit on the duration of a step.",
 )
 @TRIALS
-@search_by(default="auto")
+@search_by(default="auto for a range, else full")
 @UNTIL
 @QUICK
 @TIME
@@ -166,7 +166,7 @@ def try_(
     no_entrypoint: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool, serve: bool,
     port: int | None, tls: bool | None, ready: str | None, get: str | None, post: str | None, body: str | None,
     requests: str | None, client: str | None, concurrency: int | None, rate: str | None, step_time: str,
-    trials: str | None, search: SearchMode, until: str | None, quick: bool, time: str | None, write: Path | None,
+    trials: str | None, search: SearchMode | None, until: str | None, quick: bool, time: str | None, write: Path | None,
     fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
@@ -202,7 +202,6 @@ def try_(
 
     asked = trials_of(trials)
     stop = stop_of(until, quick=quick, time=time)
-    options = SweepOptions(trials=asked, search=search, stop=stop, fresh=fresh, out=out)
     here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved
     command = ctx.meta.get("command", ())
     drafted = draft.drafted(
@@ -216,10 +215,12 @@ def try_(
             client=client, concurrency=concurrency, rate=rate,
         ),
     )  # fmt: skip
+    search = search or ("auto" if drafted.series.is_range else "full")
+    options = SweepOptions(trials=asked, search=search, stop=stop, fresh=fresh, out=out)
     say(f"each launch: {draft.uses(drafted, os.environ)}")
     if write is not None:
         flow.write_matrix(drafted, write, os.environ)
-        say(f"wrote {write}; run it with: harness sweep {write}")
+        say(f"wrote {write}; run it with: harness sweep {write}{'' if search == 'full' else f' --search {search}'}")
         return
     if has_input():
         say("the stdin of each launch is empty, and yours is not read; use --file FILE -- sh -c 'COMMAND < FILE'")

@@ -223,7 +223,7 @@ class Served(Outside):
                 self._job.end("setup", self._not_ready(limit_s))
             elif waited_s > LATE_S and not self._is_late:
                 self._is_late = True
-                self._job.outbox.send("progress", step=0, note=self._not_ready(LATE_S))
+                self._job.outbox.send("progress", step=0, note=self._late(LATE_S))
 
     def overdue(self, now):
         steps = self._job.steps()
@@ -242,7 +242,13 @@ class Served(Outside):
             self._job.end("hang", "after request %d: no progress at the time limit of %g s" % (steps, self._timeout_s))
 
     def _not_ready(self, limit_s):
-        """Return why the server was not ready in time: what the client saw, or on which ports it listens instead."""
+        """Return why the server was not ready in time, with its last line."""
+        said = self._said()
+        return self._late(limit_s) + ("; its last line is: " + said if said else "")
+
+    def _late(self, limit_s):
+        """Return why the server was not ready in time: what the client saw, or on which ports it listens instead. It is
+        the same in each launch, so that a note of it is told once."""
         if self._line is not None:
             why = "it printed no line with %r" % self._line
         elif self._why:
@@ -252,9 +258,7 @@ class Served(Outside):
             where = "it listens on %s" % ", ".join(ports[:5]) if ports else "it listens on no port"
             is_there = any(each.endswith(":%d" % self._port) for each in ports)
             why = where + (", and answers no request" if is_there else ", not on %d" % self._port if ports else "")
-        said = self._said()
-        last = "; its last line is: " + said if said else ""
-        return "the server was not ready within %g s: %s%s" % (limit_s, why, last)
+        return "the server was not ready within %g s: %s" % (limit_s, why)
 
     # -------------------------------------------------------------- the end
 

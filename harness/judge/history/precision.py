@@ -222,7 +222,7 @@ def wants_round(
     ends = any(trial.is_one_figure for version in alike for trial in version)
     if ends:
         always |= {"cpu_time"}  # of the run, which the steps of other programs show more exactly
-    asking = always | limits.changed - {"quick_steps"}  # which has the limit of the step time, and leaves nothing open
+    asking = always | limits.changed - {"quick_steps"}  # they leave nothing open
     limits = limits_of_run(limits, alike)
     limited = _limited(limits)
     doubtful = {name for name in limited if SIGNALS[name].rounds > FEWEST_ROUNDS}

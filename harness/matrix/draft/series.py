@@ -46,6 +46,11 @@ class DraftSeries:
         """Return whether its versions are values of a variable of the machine's own environment."""
         return "vary" in self.entry
 
+    @property
+    def is_range(self) -> bool:
+        """Return whether its versions are a range, of which the user may not know the members."""
+        return isinstance(self.entry.get("versions"), str) or isinstance(self.entry.get("tags"), Mapping)
+
 
 def series_of(
     words: Sequence[str],
