@@ -141,8 +141,8 @@ def test_every_program_of_the_files_is_run(tmp_path: Path, monkeypatch: pytest.M
 
 def test_every_signal_that_can_be_planted_is() -> None:
     """Without a planted fault, nobody knows whether a signal works. GPUs, images, servers and results are not planted
-    here."""
-    elsewhere = {"gpu_peak", "pool_peak", "image_size", "other_result"}
+    here, nor are quick steps, which name a version only under other load (`benchmarks/served.py`)."""
+    elsewhere = {"gpu_peak", "pool_peak", "image_size", "other_result", "quick_steps"}
     elsewhere |= {"ready_time", "first_token", "token_time", "errors"}
     assert {one.signal for one in PLANTED} >= set(SIGNALS) - elsewhere
     assert len(HEALTHY) >= 15
