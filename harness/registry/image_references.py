@@ -85,9 +85,9 @@ def is_bound(text: str) -> bool:
 def in_range(tags: Iterable[str], *, match: str, first: str | None = None, last: str | None = None) -> list[str]:
     """Return the tags that fit `match` and lie between two bounds (inclusive), oldest first.
 
-    The version stands for `{version}` in the pattern, or begins at its first wildcard; tags without a version there,
-    such as `latest`, have no place in a history and are left out. Versions are compared only to the precision of a
-    bound: `last="23.03"` includes 23.03.1.
+    In the pattern, `{version}` stands for the version, or else the version begins at the first wildcard; tags without
+    one there, such as `latest`, have no place in a history and are left out. Versions are compared only to the
+    precision of a bound: `last="23.03"` includes 23.03.1.
     """
     before, placeholder, after = match.partition(PLACEHOLDER)
     if placeholder:
