@@ -56,6 +56,7 @@ from harness.model import (
     grouped,
     unit_per,
 )
+from harness.model.signals import STEP_TIMES
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -390,7 +391,7 @@ def _warnings(
             f"{series} on {lane}: after a bisection, versions that were not launched may differ from their "
             "neighbours; --search full runs them all"
         )
-    if lane.host.parallel is True and any(change.metric in ("step_time", "quick_steps") for change in changes):
+    if lane.host.parallel is True and any(change.metric in STEP_TIMES for change in changes):
         yield (
             f"{series} on {lane}, {variant}: its step times were measured while other lanes of {lane.host.name} "
             "were busy (`parallel: true`); run it alone before relying on them"
@@ -452,7 +453,7 @@ def _unread(trials: Sequence[Trial]) -> str:
 
 BUSY = 0.25
 """Share of the time in which a program can run from which waiting for a processor is told beside a change of times."""
-WALL_CLOCK = frozenset({"step_time", "quick_steps", "late_step_time", "tail", "stalls", "run_time"})
+WALL_CLOCK = frozenset({*STEP_TIMES, "late_step_time", "tail", "stalls", "run_time"})
 MUCH_GROWTH_KIB = 1024.0
 """Growth of memory in a launch that is told though it is alike in all versions."""
 MUCH_OUTPUT, MUCH_A_SECOND = 4e6, 5e5

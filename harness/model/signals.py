@@ -335,6 +335,8 @@ UNSETTLING = NOTABLE[:4]
 GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
+STEP_TIMES = ("step_time", "quick_steps")
+"""The levels that measure how long a step takes; the second one counts where the first is undecided."""
 LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
 TIMES = tuple(
     signal.name

@@ -31,6 +31,7 @@ from harness.model import (
     worse_measure,
 )
 from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign_of
+from harness.model.signals import STEP_TIMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +243,6 @@ BYTE_S = 1e-6
 """Longest time, in seconds, that a program takes to make and print a byte of output: what is slower by more has another
 cause."""
 
-PACE = ("step_time", "quick_steps")
 Ratios = Mapping[tuple[str, str], Effect | None]
 """The ratios of findings whose effect is a difference of small levels, by signal and newer version."""
 
@@ -327,7 +327,7 @@ def _may_explain(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]
 def _names(cause: str, effect: str) -> bool:
     """Return whether the one may have the other as a consequence; a time or a rate that is printed is a throughput."""
     is_printed = effect.startswith(METRIC_PREFIX) and worse_measure(effect.removeprefix(METRIC_PREFIX))
-    effects = PACE if effect == "quick_steps" else ("throughput" if is_printed else effect,)
+    effects = STEP_TIMES if effect == "quick_steps" else ("throughput" if is_printed else effect,)
     return cause in SIGNALS and not set(effects).isdisjoint(SIGNALS[cause].explains)
 
 
@@ -355,7 +355,7 @@ def _is_plausible(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict
         return part is None or abs(more) <= REASON * abs(part)
     if (cause.metric, result.metric) == ("memory", "peak_memory"):
         return more <= REASON * _size(growth, most=True) * new.steps
-    touches = cause.metric in ("memory", "worker_memory", "shm") and result.metric in PACE
+    touches = cause.metric in ("memory", "worker_memory", "shm") and result.metric in STEP_TIMES
     drift = math.inf if new.drift is None else max(new.drift, 0.0) * (new.of("step_time").value or 0.0)
     return not touches or more <= TOUCHED_S * growth.value + drift
 
@@ -369,7 +369,7 @@ def _is_printing(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]
     """Return whether steps, or runs without steps, take longer by no more than their additional output may take."""
     finding = result.episode.finding
     old, new = known.get(finding.before or ""), known.get(finding.after)
-    if cause.metric != "output" or result.metric not in (*PACE, "run_time") or old is None or new is None:
+    if cause.metric != "output" or result.metric not in (*STEP_TIMES, "run_time") or old is None or new is None:
         return False
     more_s, more = (_difference(name, old, new) for name in (result.metric, cause.metric))
     return more_s is not None and more is not None and 0 < more_s <= BYTE_S * more

@@ -13,6 +13,7 @@ import numpy as np
 
 from harness.judge.trace.samples import prefix, sampled, settled_median
 from harness.model import Limits, Per, Steps, Trace, Trial
+from harness.model.signals import STEP_TIMES
 
 Launches = Sequence[Sequence[Trial]]
 """The launches of each version, oldest version first."""
@@ -106,7 +107,7 @@ def limits_of_run(limits: Limits, launches: Launches) -> Limits:
     """Return the limits by which these launches are judged: a default limit of steps that are little of the run, whose
     time decides, is wider or off."""
     share, own = share_of_run(launches), dict(limits.signals)
-    own |= {name: max(own[name] or 0.0, LENGTHENED / share) for name in ("step_time", "quick_steps")}
+    own |= {name: max(own[name] or 0.0, LENGTHENED / share) for name in STEP_TIMES}
     own |= dict.fromkeys(VARYING) if share < NOTHING_OF_RUN else {}
     return replace(limits, signals=own | {name: limits.signals[name] for name in limits.changed})
 
