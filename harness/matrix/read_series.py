@@ -17,21 +17,10 @@ from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
 from harness.matrix.problems import Context, KeyPath, listed, unknown_name
-from harness.matrix.shape import (
-    VERSION,
-    Built,
-    Installed,
-    Listed,
-    Locks,
-    MatrixFile,
-    Repository,
-    SeriesEntry,
-    TagRange,
-    Varies,
-)
+from harness.matrix.shape import Built, Installed, Listed, Locks, MatrixFile, Repository, SeriesEntry, TagRange, Varies
 from harness.model.forms import shown
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
-from harness.registry.image_references import in_range
+from harness.registry.image_references import VERSION_KEY, in_range
 from harness.registry.registry_client import TagSource
 from harness.safe_files import read_regular
 
@@ -103,7 +92,7 @@ class SeriesReader:
                 yanked=each.yanked,
                 environment=(
                     *(((entry.vary, each.version),) if isinstance(entry, Varies) else ()),
-                    *((variable, text.replace(VERSION, each.version)) for variable, text in entry.environment),
+                    *((variable, text.replace(VERSION_KEY, each.version)) for variable, text in entry.environment),
                 ),
             )
             for each in versions
@@ -228,7 +217,7 @@ class SeriesReader:
                 source=model.Install(
                     base=base,
                     python=entry.python,
-                    packages=tuple(item.replace(VERSION, version) for item in entry.install),
+                    packages=tuple(item.replace(VERSION_KEY, version) for item in entry.install),
                 ),
                 yanked=is_yanked,
             )
@@ -246,7 +235,7 @@ class SeriesReader:
             self.context.add(key, problem)
             return []
         if not pins:
-            problem = f"a range needs a requirement of the form name=={VERSION}; list the versions instead"
+            problem = f"a range needs a requirement of the form name=={VERSION_KEY}; list the versions instead"
             self.context.add(key, problem)
             return []
         try:

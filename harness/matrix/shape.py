@@ -30,7 +30,7 @@ from harness.model.forms import (
     shown,
     whole_number,
 )
-from harness.registry.image_references import is_bound
+from harness.registry.image_references import VERSION_KEY, is_bound
 
 NameList = Annotated[list[Text], Field(min_length=1)]
 VersionName = Annotated[str, BeforeValidator(plain_text), StringConstraints(max_length=200)]
@@ -134,14 +134,11 @@ class OverBase(SeriesEntry):
     """The image to install on top of; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
 
 
-VERSION = "{version}"
-
-
 def _requirement(text: str) -> str:
     try:
-        Requirement(text.replace(VERSION, "1.0"))
+        Requirement(text.replace(VERSION_KEY, "1.0"))
     except InvalidRequirement as error:
-        problem = f"{shown(text)} is not a requirement; write one such as numpy=={VERSION} or numpy==1.26.4"
+        problem = f"{shown(text)} is not a requirement; write one such as numpy=={VERSION_KEY} or numpy==1.26.4"
         raise ValueError(problem) from error
     return text
 
@@ -157,9 +154,10 @@ class Installed(OverBase):
     @field_validator("install")
     @classmethod
     def _varies(cls, install: list[str]) -> list[str]:
-        if not any(VERSION in item for item in install):
+        if not any(VERSION_KEY in item for item in install):
             raise ValueError(
-                f"no requirement has {VERSION}: all versions would be the same; write one such as numpy=={VERSION}"
+                f"no requirement has {VERSION_KEY}: all versions would be the same; "
+                f"write one such as numpy=={VERSION_KEY}"
             )
         return install
 

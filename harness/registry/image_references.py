@@ -71,7 +71,8 @@ VERSION = re.compile(
     r"v?(?P<version>\d+(?:\.\d+)*(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?(?:\.(?:post|dev)\d+)?)(?=$|[-_.+])",
     re.IGNORECASE | re.ASCII,
 )
-PLACEHOLDER = "{version}"
+VERSION_KEY = "{version}"
+"""What stands for the version in the patterns and the requirements of a matrix file."""
 WILDCARD = re.compile(r"[*?\[]")
 MOST_CHARACTERS = 128  # of a tag, and therefore of a bound
 PIECE = re.compile(r"\d+|\D+", re.ASCII)
@@ -89,8 +90,8 @@ def in_range(tags: Iterable[str], *, match: str, first: str | None = None, last:
     one there, such as `latest`, have no place in a history and are left out. Versions are compared only to the
     precision of a bound: `last="23.03"` includes 23.03.1.
     """
-    before, placeholder, after = match.partition(PLACEHOLDER)
-    if placeholder:
+    before, key, after = match.partition(VERSION_KEY)
+    if key:
         exact = re.compile(f"{re.escape(before)}{VERSION.pattern}{re.escape(after)}", VERSION.flags)
         found = {tag: Version(one["version"]) for tag in tags if (one := exact.fullmatch(tag))}
     else:

@@ -7,7 +7,6 @@ What only some calls have is in `options.py`.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shlex
 import shutil
@@ -18,7 +17,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.matrix.draft.job import DraftJob, job_in_place, job_of, steps_of
-from harness.matrix.draft.options import mounts_of
+from harness.matrix.draft.options import mounts_of, typed_path
 from harness.matrix.draft.series import DraftSeries, series_of, varied
 from harness.matrix.programs import PYTHON
 from harness.model import Scenario, Trials, engine_kind
@@ -139,7 +138,7 @@ def drafted(
             )
         more["results"] = results
     if env_file is not None:
-        more["env_file"] = str(folder / os.path.expanduser(env_file))  # noqa: PTH111 (without a home, it stays)
+        more["env_file"] = typed_path(folder, env_file)
     return Draft(
         made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more,
         trials=trials, mounts=[f"-v {volume}" for volume in volumes] + [f"--cache {cache}" for cache in caches],

@@ -34,6 +34,11 @@ def option_of(key: Sequence[str | int], mounts: Sequence[str]) -> str:
     return next((OPTIONS[step] for step in reversed(inner) if isinstance(step, str) and step in OPTIONS), "")
 
 
+def typed_path(folder: Path, text: str) -> str:
+    """Return a typed path below `folder`, with `~` filled in; where the home is unknown, it stays as it was typed."""
+    return str(folder / os.path.expanduser(text))  # noqa: PTH111 (Path.expanduser raises an error then)
+
+
 def mounts_of(volumes: Sequence[str], caches: Sequence[str], folder: Path) -> dict[str, Any]:
     """Return the scenario's key for volumes that are written HOST:AT, as for `docker run -v`, and warm caches, written
     NAME:AT. A host's path may have colons, and is relative to `folder`. Raises UsageError."""
@@ -44,7 +49,7 @@ def mounts_of(volumes: Sequence[str], caches: Sequence[str], folder: Path) -> di
             raise UsageError(f"-v {volume}: data are mounted read-only, and never relabelled; write HOST:AT")
         if not colon or not source or not at:
             raise UsageError(f"-v {volume}: is not HOST:AT; write a path of the host and its path in the launch")
-        mounts.append({"from": str(folder / os.path.expanduser(source)), "at": at})  # noqa: PTH111 (without a home, it stays)
+        mounts.append({"from": typed_path(folder, source), "at": at})
     for text in caches:
         name, colon, at = text.partition(":")
         if not colon or not name or not at:
