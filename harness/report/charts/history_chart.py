@@ -95,7 +95,7 @@ def _thousandfold(value: float | None, interval: Interval | None) -> tuple[float
 _SHORT_MS = 0.1
 """If all step times, in ms, are below this, they are drawn in µs."""
 _TITLES: Mapping[Metric, str] = {
-    "memory": "growth, {unit} (grey: higher rates are ruled out)",
+    "memory": "growth, {unit} (grey: more is ruled out)",
     "outcome": "launches that failed, %",
     "step_time": "step time, ms",
     "peak_memory": "peak memory, MiB",

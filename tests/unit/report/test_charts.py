@@ -241,7 +241,7 @@ def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None
 def test_a_version_is_bad_only_in_the_charts_of_what_is_bad() -> None:
     """A version that left files open was red in the chart of its memory, which was flat."""
     drawings = {one.title: one.rows for one in drawings_of(first_history(build.signalled()))}
-    files, memory = drawings["open files, files/step"], drawings["growth, KiB/step (grey: higher rates are ruled out)"]
+    files, memory = drawings["open files, files/step"], drawings["growth, KiB/step (grey: more is ruled out)"]
     assert [point["version"] for point in files["points"] if point["tone"] == "bad"] == ["6.2.0"]
     assert [point["version"] for point in memory["points"] if point["tone"] == "bad"] == ["6.3.1"]
     assert [change["version"] for change in files["changes"]] == ["6.2.0"]
