@@ -9,7 +9,7 @@ from dataclasses import replace
 from harness.history.records import Drift, FindingLife, Measurement, SeenFinding
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import LevelPoint, drift_of
-from harness.model import BAD, LEVELS, SIGNALS, Effect, grouped, log_of
+from harness.model import BAD, LEVELS, SIGNALS, STAND_INS, Effect, grouped, log_of
 from harness.model.attributed import Order, bounds_of
 
 # ---------------------------------------------------------------- lives
@@ -112,7 +112,7 @@ def drifts_of(measured: Sequence[Measurement], versions: Sequence[str]) -> Itera
         for one in measured
         if not one.taken_over and one.digest == newest[one.version] and one.verdict.verdict not in BAD and one.is_known
     ]
-    for signal in sorted(set(LEVELS) - {"quick_steps"}):  # the step time drifts with them
+    for signal in sorted(set(LEVELS) - STAND_INS.keys()):  # what they stand in for drifts with them
         least = RULES[signal].least(())
         known = [
             (one, value)

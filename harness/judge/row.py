@@ -25,7 +25,7 @@ from harness.judge.history.changes import find_changes, improvements, two_modes
 from harness.judge.history.exact_values import relative
 from harness.judge.history.flaky import outliving
 from harness.judge.history.left_behind import Moment, began_to_fail
-from harness.judge.history.precision import of_unsettled_pace, rises_of_levels
+from harness.judge.history.precision import of_undecided, rises_of_levels
 from harness.judge.history.returned_values import OTHER_RESULT, Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, outcome_states, perhaps_frequent
 from harness.judge.launches import AGREE, over_time
@@ -178,7 +178,7 @@ def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, t
         return compared, None, with_searched(found, searched_changes(row, rules), cells=compared.cells, rules=rules)
     modes, slow_mode = (None, ()) if compared.limits.exit_only else two_modes(compared)
     compared = replace(compared, modes=modes if slow_mode else None)
-    return compared, modes, (*of_unsettled_pace(find_changes(compared), compared), *slow_mode)
+    return compared, modes, (*of_undecided(find_changes(compared), compared), *slow_mode)
 
 
 def _observations(

@@ -27,6 +27,7 @@ from harness.model import (
     LEVELS,
     METRIC_PREFIX,
     SIGNALS,
+    STAND_INS,
     CellVerdict,
     Finding,
     SignalVerdict,
@@ -86,7 +87,7 @@ class _Level:
     def verdicts(self) -> list[SignalVerdict]:
         """Return the verdict on each version, oldest first."""
         verdicts = [self._of_place(place) for place in range(len(self.compared.cells))]
-        if self._limit is not None and self.name != "quick_steps":
+        if self._limit is not None and self.name not in STAND_INS:
             verdicts = self._with_suspects(verdicts, limit=self._limit)
         little, shown = self.compared.little(self.name), []
         verdicts = [self._excused(verdict) for verdict in verdicts]
@@ -118,8 +119,9 @@ class _Level:
         not help: too few ran to their own end to be compared, other programs may write to the same folders, or the
         signal varies by somewhat more than its limit. Of programs without steps, only the run time tells how fast they
         are."""
-        if verdict.seen == "blind" and self.name == "quick_steps":  # it may only name a version
-            return replace(verdict, seen="none", why="the step time decides", remedy="")
+        if verdict.seen == "blind" and self.name in STAND_INS:
+            why = f"the {SIGNALS[STAND_INS[self.name]].title} decides"
+            return replace(verdict, seen="none", why=why, remedy="")
         if verdict.seen != "blind" or self.name in self.compared.limits.changed:
             return verdict
         trials = [*itertools.chain(*self.compared.trials)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from harness.agent.serving.asked import request_of
 from harness.model.from_file import ById, FromFile, Later, Scalar, Where
 from harness.model.servers import Request, WhenReady, rate_of
-from harness.model.signals import LIMITED, SIGNALS, TIMES, in_words, log_of
+from harness.model.signals import LIMITED, SIGNALS, STAND_INS, TIMES, in_words, log_of
 
 if TYPE_CHECKING:
     from harness.model import file_keys, forms
@@ -55,7 +55,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         own = {name: self.signals.get(name, SIGNALS[name].limit) for name in LIMITED}
-        own["quick_steps"] = self.signals.get("quick_steps", own["step_time"])
+        own |= {name: self.signals.get(name, own[level]) for name, level in STAND_INS.items()}
         object.__setattr__(self, "signals", own)
         for limit in (*self.signals.values(), self.slowdown):
             if limit is not None and not limit > 0:

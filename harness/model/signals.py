@@ -43,7 +43,9 @@ class Signal:
     `weight` is its share of the false-alarm probability of all levels of a scenario together. `rounds` is the smallest
     number of rounds in which a change of this level is named: other load on the machine disturbs some figures so much
     that fewer rounds accuse equal versions. `short` is its name in narrow columns, if its title is long. `spent`: it is
-    a part of the run time, once in a launch or at each step. `of_server`: only servers have it.
+    a part of the run time, once in a launch or at each step. `of_server`: only servers have it. `stands_in_for`: the
+    level that it measures in another way; it names a version only where that level is undecided, leaves nothing open
+    itself, and has the same limit unless it is given one of its own.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Signal:
     short: str = ""
     spent: Literal["", "once", "each step"] = ""
     of_server: bool = False
+    stands_in_for: str = ""
 
 
 _TABLE = (
@@ -141,7 +144,7 @@ _TABLE = (
     ),
     Signal(
         name="quick_steps", kind="level", group="step time", title="quick steps", noun="slower quick steps",
-        verb="takes {longer} for its quickest steps", unit="s", limit=0.10, least=0.5e-6,
+        verb="takes {longer} for its quickest steps", unit="s", limit=0.10, least=0.5e-6, stands_in_for="step_time",
         explains=("throughput", "tail", "stalls", "warm_up", "cpu_time", "run_time"),
         help="the 5th percentile of the step time, which other load changes least, where the step time is undecided",
     ),
@@ -335,8 +338,10 @@ UNSETTLING = NOTABLE[:4]
 GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
-STEP_TIMES = ("step_time", "quick_steps")
-"""The levels that measure how long a step takes; the second one counts where the first is undecided."""
+STAND_INS = {signal.name: signal.stands_in_for for signal in _TABLE if signal.stands_in_for}
+"""The levels that stand in for another one, by name, with that one."""
+STEP_TIMES = ("step_time", *(name for name, level in STAND_INS.items() if level == "step_time"))
+"""The levels that measure how long a step takes."""
 LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
 TIMES = tuple(
     signal.name

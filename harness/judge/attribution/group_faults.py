@@ -31,7 +31,7 @@ from harness.model import (
     worse_measure,
 )
 from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign_of
-from harness.model.signals import STEP_TIMES
+from harness.model.signals import STAND_INS, STEP_TIMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,8 +327,8 @@ def _may_explain(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]
 def _names(cause: str, effect: str) -> bool:
     """Return whether the one may have the other as a consequence; a time or a rate that is printed is a throughput."""
     is_printed = effect.startswith(METRIC_PREFIX) and worse_measure(effect.removeprefix(METRIC_PREFIX))
-    effects = STEP_TIMES if effect == "quick_steps" else ("throughput" if is_printed else effect,)
-    return cause in SIGNALS and not set(effects).isdisjoint(SIGNALS[cause].explains)
+    effects = {"throughput" if is_printed else effect, STAND_INS.get(effect, effect)}
+    return cause in SIGNALS and not effects.isdisjoint(SIGNALS[cause].explains)
 
 
 ITEM_KIB: Mapping[str, float] = {"open_files": 1024.0, "threads": 16 * 1024.0}

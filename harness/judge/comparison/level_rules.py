@@ -37,7 +37,7 @@ from harness.judge.comparison.which_launches import (
 )
 from harness.judge.trace.samples import look_values, sampled
 from harness.judge.trace.trends import BLOCKS
-from harness.model import SIGNALS, Floats, Steps, Trace, Trial
+from harness.model import SIGNALS, STEP_TIMES, Floats, Steps, Trace, Trial
 
 
 def rows_between(trace: Trace, name: str, after: float, last: float) -> Floats:
@@ -69,7 +69,7 @@ STALL = 2.0
 """Medians of the slowest version from which a step counts as a stall."""
 PACES = frozenset({"step_time", "throughput"})
 """Level signals that even a slow launch has; in slices, they are compared by cycles."""
-PAIRED = PACES | {"quick_steps", "cpu_time", "first_token", "token_time", "tail"}
+PAIRED = PACES | {*STEP_TIMES, "cpu_time", "first_token", "token_time", "tail"}
 """Level signals of which launches in slices, which share the pace of the host, have less noise than launches alone."""
 OF_ALL_STEPS = frozenset({"peak_memory", "gpu_peak", "pool_peak", "cpu_time", "bytes_read", "bytes_written"})
 """Level signals to which a single late step may matter. Launches that ended before it would hide it."""

@@ -21,6 +21,7 @@ from harness.model import (
     GROWTHS,
     LEVELS,
     SIGNALS,
+    STEP_TIMES,
     Change,
     Effect,
     FindingKind,
@@ -68,7 +69,7 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
             levels[name] = of_parts((each.table.positions, each.changes(baseline)) for each in known)
     timed = with_slowdowns(levels.pop("step_time", []), slowdown)
     if timed:
-        levels.pop("quick_steps", None)
+        levels = {name: own for name, own in levels.items() if name not in STEP_TIMES}
     # A leak often slows the steps, and is then the finding.
     leaks = {(leak.kind, leak.before, leak.after) for leak in growths["memory"]}
     step_time = [

@@ -36,6 +36,7 @@ from harness.judge.history.returned_values import without_nan
 from harness.model import (
     LEVELS,
     SIGNALS,
+    STAND_INS,
     Change,
     Floats,
     Limits,
@@ -95,15 +96,17 @@ def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
     return found
 
 
-def of_unsettled_pace(changes: Sequence[Change], compared: Compared) -> Sequence[Change]:
-    """Return the changes of a row, without those of quick steps where the step time rules out the same limit: a program
-    with one shorter step in 20 may only make fewer of these."""
-    limit, quick = compared.limits.log_of("step_time"), [each for each in changes if each.metric == "quick_steps"]
-    if not quick or limit is None or compared.limits.of("quick_steps") != compared.limits.of("step_time"):
-        return changes
-    known = rises_of_levels(compared).get("step_time", {})
-    settled = all(each.after in known and known[each.after].high <= limit for each in quick)
-    return [each for each in changes if not (settled and each in quick)]
+def of_undecided(changes: Sequence[Change], compared: Compared) -> Sequence[Change]:
+    """Return the changes of a row, without those of a level that stands in for another one which rules out the same
+    limit: a program with one shorter step in 20 may only make fewer quick steps."""
+    for name in STAND_INS.keys() & {change.metric for change in changes}:
+        level, limit = STAND_INS[name], compared.limits.log_of(name)
+        if limit is not None and limit == compared.limits.log_of(level):
+            rises = rises_of_levels(compared).get(level, {})
+            low = {place for place, rise in rises.items() if rise.high <= limit}
+            if {change.after for change in changes if change.metric == name} <= low:
+                changes = [change for change in changes if change.metric != name]
+    return changes
 
 
 def _limited(limits: Limits) -> Mapping[str, float]:
@@ -222,7 +225,7 @@ def wants_round(
     ends = any(trial.is_one_figure for version in alike for trial in version)
     if ends:
         always |= {"cpu_time"}  # of the run, which the steps of other programs show more exactly
-    asking = always | limits.changed - {"quick_steps"}  # they leave nothing open
+    asking = always | limits.changed - STAND_INS.keys()
     limits = limits_of_run(limits, alike)
     limited = _limited(limits)
     doubtful = {name for name in limited if SIGNALS[name].rounds > FEWEST_ROUNDS}

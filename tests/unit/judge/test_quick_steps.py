@@ -9,7 +9,7 @@ import numpy as np
 from harness.judge.attribution.group_faults import with_consequences
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
-from harness.judge.history.precision import of_unsettled_pace
+from harness.judge.history.precision import of_undecided
 from harness.judge.row import judge_row
 from harness.model import CellRun, Effect, Floats, Limits, Trial
 from tests.nightly import many
@@ -40,7 +40,7 @@ def row(*slower: float, seed: int = 0, rounds: int = 6) -> list[list[Trial]]:
 def test_a_version_that_is_slower_is_named_on_a_busy_machine() -> None:
     """A latency that was 5 % longer stayed undecided after 72 launches."""
     compared = of_row(row(1.0, 1.0, 1.05, 1.05), limits=TIGHT)
-    (found,) = of_unsettled_pace(find_changes(compared), compared)
+    (found,) = of_undecided(find_changes(compared), compared)
     assert (found.metric, found.kind, found.after) == ("quick_steps", "first_bad", 2)
     assert found.effect is not None
     assert 1.04 < found.effect.value < 1.06
