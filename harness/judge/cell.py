@@ -286,8 +286,9 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
         exited = all(launch.trial.failure.exit_code == 0 for launch in good)
         share = f"{len(good)} of {count(len(launches), 'launch')}"
         return f"exit 0 in {share}" if exited else f"{share} ended well; nothing was measured"
-    verdicts = " or ".join(sorted({launch.verdicts[0] for launch in good}))
-    return f"{verdicts} in {len(good)} of {count(len(launches), 'launch')}; the longest: {quoted.trace_verdict.why}"
+    judged = [launch for launch in good if launch.is_traced]
+    verdicts = " or ".join(sorted({launch.verdicts[0] for launch in judged}))
+    return f"{verdicts} in {len(judged)} of {count(len(launches), 'launch')}; the longest: {quoted.trace_verdict.why}"
 
 
 def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches) -> str:
@@ -321,8 +322,8 @@ def _made(launch: JudgedTrial) -> str:
 
 
 def _growth_not_judged(launches: Launches) -> str:
-    """Return why the growth of memory is not judged, if only the whole run of these launches is, or if it is no leak;
-    else ""."""
+    """Return why the growth of memory is not judged, if only the whole run of each of these launches is, or if it is no
+    leak; else ""."""
     grows = next((launch.trial for launch in launches if launch.trial.grows_by_design), None)
     if grows is not None:
         rate = grows.reading.grows_alike
@@ -332,8 +333,8 @@ def _growth_not_judged(launches: Launches) -> str:
             f"growth of memory is not judged: it is about {general(rate, 3)} {unit_of(per_of([grows]))} in every "
             "version, as in a program that keeps its results"
         )
-    short = next((launch for launch in launches if launch.trial.is_one_figure and not launch.is_traced), None)
-    if short is None:
+    short = next((launch for launch in launches if launch.trial.is_one_figure), None)
+    if short is None or any(launch.is_traced for launch in launches):
         return ""
     if short.trial.reading.whole_run:
         return UNLIKE_STEPS

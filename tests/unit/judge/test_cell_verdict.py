@@ -153,6 +153,13 @@ def test_samples_of_a_command_are_not_called_steps() -> None:
     assert "it ended after 20 samples, and at least 64 are needed" in cell_of(trials).why
 
 
+def test_one_short_launch_does_not_hide_that_growth_was_judged_in_the_others() -> None:
+    """A cell was said to be a plateau with growth up to 2.2 KiB/s, and also not to be judged."""
+    cell = cell_of([whole_run(0, steps=20), *map(trial_of, (1, 2))])
+    assert cell.of("memory").seen == "good"
+    assert cell.why.startswith("flat in 2 of 3 launches; the longest: ")
+
+
 def test_rounds_of_boosting_are_no_leak() -> None:
     """Each round adds a tree: LightGBM was said to leak 3.4 KiB a step."""
     cell = cell_of(three(rate=12.0, facts=Facts(step_kind="lightgbm")))
