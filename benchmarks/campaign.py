@@ -35,6 +35,7 @@ from typing import Any
 import psutil
 
 from benchmarks.planted_sweeps import ROOT, Workshop
+from harness.model import grouped
 from tests.faults import fuzz, sweeps
 
 FUZZED = 1000
@@ -195,7 +196,7 @@ def main() -> int:
     chosen = parser.add_mutually_exclusive_group()
     pairs = [f"{fault}:{kind}" for kind, faults in sweeps.ON_ENGINES.items() for fault in faults]
     chosen.add_argument(
-        "--kills", choices=pairs, metavar="FAULT:ENGINE", nargs="+", help=f"in turn, on one engine: {', '.join(pairs)}"
+        "--kills", choices=pairs, metavar="FAULT:ENGINE", nargs="+", help=f"in turn on each engine: {', '.join(pairs)}"
     )
     chosen.add_argument("--fuzz", choices=list(fuzz.CASES))
     chosen.add_argument("--soak", type=int, metavar="TRIALS")
@@ -206,8 +207,9 @@ def main() -> int:
     asked = parser.parse_args()
     results, until_s = Results(path=asked.results), time.monotonic() + 60 * asked.minutes
     if asked.kills:
-        with kills(asked.kills, seed=asked.seed) as parts:
-            run(results, parts, count=asked.count, until_s=until_s)
+        for same in grouped((each.partition(":")[2], each) for each in asked.kills).values():
+            with kills(same, seed=asked.seed) as parts:
+                run(results, parts, count=asked.count, until_s=until_s)
     elif asked.fuzz:
         with fuzzed(asked.fuzz, seed=asked.seed) as parts:
             run(results, parts, count=asked.count, until_s=until_s)
