@@ -9,6 +9,10 @@ from harness.model import Effect, Interval, unit_after
 
 DIGITS, MOST_DIGITS = 3, 17
 """Significant digits of a number in reports, and those that distinguish any two numbers."""
+FINEST = 1e-4
+"""The smallest relative change that is named: launches that agree to the last bit would show any change."""
+_TENFOLD = 9.0
+"""A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
 
 
 def number(value: float, *, zeros: bool = False, digits: int = DIGITS) -> str:
@@ -67,6 +71,21 @@ def percent(fraction: float) -> str:
     """Return a change as a signed percentage: 0.123 is `+12.3 %`."""
     sign = "+" if fraction > 0 else ""
     return f"{sign}{number(100 * fraction)} %"
+
+
+def share_text(visible: float) -> str:
+    """Return a relative change: `8 %`, `4.1 times` or `more than tenfold`."""
+    if visible > _TENFOLD:
+        return "more than tenfold"
+    if visible > 1:
+        return f"{number(_two_up(1 + visible))} times"
+    return f"{number(_two_up(100 * max(visible, FINEST)))} %"
+
+
+def _two_up(value: float) -> float:
+    """Round up to two significant digits, because a change as large as the named figure must be detectable."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / digit * (1 - 1e-9)) * digit:.1e}")
 
 
 def middle(values: Iterable[float | None]) -> float | None:

@@ -11,8 +11,9 @@ import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from harness.amounts import NOTHING, count, general
+from harness.amounts import NOTHING, count, general, share_text
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, LevelEstimate, Modes
 from harness.judge.comparison.level_rules import EXACT, RULES, why_end_is_hidden
@@ -65,11 +66,21 @@ def with_signals(
             ).verdicts()  # fmt: skip
             found = {place: each for place, each in enumerate(verdicts) if part.trials[place]} | found
         added[name] = [found.get(place, verdict) for place, verdict in enumerate(verdicts)]
+    for name, level in STAND_INS.items():
+        added[level] = list(map(partial(_beside, SIGNALS[name].title), added[level], added[name]))
     added |= {name: value.seen for name, value in values.items()}
     return tuple(
         replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in added.items()}})
         for place, cell in enumerate(compared.cells)
     )
+
+
+def _beside(title: str, level: SignalVerdict, stand_in: SignalVerdict) -> SignalVerdict:
+    """Return the verdict on a level; if it is blind, with the rise that the level which stands in for it rules out."""
+    if level.seen != "blind" or stand_in.seen != "good" or stand_in.visible is None:
+        return level
+    why = f"a rise of its {title} above {share_text(stand_in.visible)} is ruled out"
+    return replace(level, why="; ".join(filter(None, (level.why, why))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +141,8 @@ class _Level:
             return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
         if self.name == "left" and verdict.visible is not None and any(map(shares_folders, trials)):
             return replace(verdict, seen="none", why="other programs may use the same folders", remedy="")
-        if self.name in VARYING and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
-            why = f"it varies so much that a rise of up to {verdict.visible:.0%} is not ruled out"
+        if self.name in VARYING and verdict.visible and verdict.visible <= HIDDEN * (self._limit or 0.0):
+            why = f"it varies so much that a rise of up to {share_text(verdict.visible)} is not ruled out"
             return replace(verdict, seen="none", why=why, remedy="")
         return verdict
 
@@ -300,9 +311,8 @@ def with_modes(cells: Sequence[CellVerdict], modes: Modes) -> tuple[CellVerdict,
         if own is not None and own[0] > 0:
             slow, launches, others = *own, all_slow - own[0]
             longer = 100 * share_of(modes.gap)
-            signal = replace(
-                signal, why=f"{slow} of {count(launches, 'launch')} take {general(longer, 2)} % longer than the others"
-            )
+            why = f"{slow} of {count(launches, 'launch')} take {general(longer, 2)} % longer than the others"
+            signal = replace(signal, why="; ".join(filter(None, (why, signal.why))))
             p = exact_p((others, all_launches - launches - others), (slow, launches - slow))
             is_more = slow >= FEWEST_OF_MODE and 2 * others * launches <= (all_launches - launches) * slow
             if is_more and (signal.seen == "blind" or (signal.seen == "good" and p <= DOUBTFUL)):

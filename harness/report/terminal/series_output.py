@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from harness import amounts
 from harness.model import SeriesChange, SeriesVerdict
-from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import version_range
 
@@ -81,10 +80,10 @@ def _visible(found: SeriesVerdict) -> str:
     if found.visible <= found.limit:
         sign = -1 if found.falls else 1
         sure = abs((1 + sign * found.limit) * (1 + sign * found.visible) - 1)  # logs of relative changes add up
-        shown = f"a change of {signal_words.share_text(sure)} in {what} would have shown"
+        shown = f"a change of {amounts.share_text(sure)} in {what} would have shown"
         return f"{shown}, and one of {limit} (the limit) in half of the cases"
     more = "; several values of each version, in rounds, would show smaller changes" if found.alone else ""
-    shown = f"only a change of {signal_words.share_text(found.visible)} in {what} would have shown"
+    shown = f"only a change of {amounts.share_text(found.visible)} in {what} would have shown"
     return f"{shown}; one of {limit} (the limit) may exist{more}"
 
 

@@ -252,7 +252,7 @@ def _step_times(result: RunResult) -> Iterator[str]:
         (lane_text(each.cell.lane), (share, each)) for share, each in seen if share is not None and share < math.inf
     )
     for lane, some in known.items():
-        shown = signal_words.share_text(max(share for share, _ in some))
+        shown = amounts.share_text(max(share for share, _ in some))
         sliced = [trial.took_turns for _, entry in some for trial in entry.trials]
         in_slices = f" (launches in slices: {sum(sliced)} of {len(sliced)})"
         yield f"on {lane}, a rise in step time above {shown} is ruled out{in_slices}"

@@ -31,11 +31,6 @@ from harness.model import (
 from harness.model.signals import least_per, signal_of, unit_per
 from harness.report.text.harmless_text import plain, shortened, whole_clauses
 
-_FINEST = 1e-4
-"""The smallest relative change that is named: launches that agree to the last bit would show any change."""
-_TENFOLD = 9.0
-"""A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
-
 
 @lru_cache(maxsize=1024)
 def shown_signal(name: str) -> Signal:
@@ -166,7 +161,7 @@ def visible_text(name: str, visible: float | None, per: Per = "step", *, value: 
         return amounts.in_unit(visible, unit_per(signal, per)) if visible > 0 else "any growth"
     if signal.kind == "value" and visible <= 0:
         return "any change"
-    return share_text(visible)
+    return amounts.share_text(visible)
 
 
 def _smallest(name: str, visible: float | None, per: Per) -> str:
@@ -174,20 +169,13 @@ def _smallest(name: str, visible: float | None, per: Per) -> str:
     return visible_text(name, visible, per).removeprefix("more than ")
 
 
-def share_text(visible: float) -> str:
-    """Return a relative change: `8 %`, `4.1 times` or `more than tenfold`."""
-    if visible > _TENFOLD:
-        return "more than tenfold"
-    if visible > 1:
-        return f"{amounts.number(_two_up(1 + visible))} times"
-    return f"{amounts.number(_two_up(100 * max(visible, _FINEST)))} %"
-
-
 def predicted_text(shown: PredictedEffect) -> str:
     """Return which changes of the step time a sweep will show, in slices and if every launch ran alone."""
 
     def each(many: Mapping[int, float]) -> str:
-        return " and ".join(f"of about {share_text(share)} after {rounds} rounds" for rounds, share in many.items())
+        return " and ".join(
+            f"of about {amounts.share_text(share)} after {rounds} rounds" for rounds, share in many.items()
+        )
 
     pairs = f"by {amounts.count(shown.pairs, 'pair')} of equal launches of {plain(shown.what)}"
     in_slices, alone = each(shown.in_slices), each(shown.alone)
@@ -202,13 +190,7 @@ def changed(old: float, new: float) -> str:
     if not (old > 0 and new > 0 and math.isfinite(new / old)):
         return ""
     apart = float(f"{new / old - 1:.1e}")
-    return amounts.change(Effect(value=1 + apart, unit="ratio")) if abs(apart) >= _FINEST else "no change"
-
-
-def _two_up(value: float) -> float:
-    """Round up to two significant digits, because a change as large as the named figure must be detectable."""
-    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / digit * (1 - 1e-9)) * digit:.1e}")
+    return amounts.change(Effect(value=1 + apart, unit="ratio")) if abs(apart) >= amounts.FINEST else "no change"
 
 
 # ---------------------------------------------------------------- one signal in words

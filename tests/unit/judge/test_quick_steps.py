@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -75,6 +76,13 @@ def test_quick_steps_that_vary_too_much_leave_no_version_undecided() -> None:
         trial.trace.columns["step_s"][: 15 + 5 * (number % 5)] = 0.001
         trial.trace.columns["step_s"][:] = np.random.default_rng(number).permutation(trial.trace.columns["step_s"])
     assert {cell.signals["quick_steps"].seen for cell in shown(launches, TIGHT)} == {"none"}
+
+
+def test_the_quickest_steps_say_how_much_slower_an_undecided_version_may_be() -> None:
+    """Users saw `?` for a step time that was unclear by 25 %, and not that the quickest steps were equal within 2 %."""
+    for cell in shown(row(1.0, 1.0), Limits()):
+        assert cell.signals["step_time"].seen == "blind"
+        assert re.fullmatch(r"a rise of its quick steps above 0\.\d+ % is ruled out", cell.signals["step_time"].why)
 
 
 def test_fewer_quick_steps_of_equal_duration_are_no_fault() -> None:
