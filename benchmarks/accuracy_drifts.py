@@ -102,7 +102,7 @@ def judged_alone(rng: Generator, kind: OneFigure) -> tuple[bool, bool, float]:
     names = [str(place) for place in range(kind.versions)]
     found = judge_figures(np.exp(noise)[None, :], names, history="generated", limit=kind.limit)
     begun = [change for change in found.changes if change.kind not in ("first_fixed", "better")]
-    hits = [change for change in begun if int(change.before or -1) < at <= int(change.after)]
+    hits = [change for change in begun if change.begin < at <= change.after]
     return len(begun) > len(hits) * (kind.step > 0), bool(hits and kind.step), found.visible or math.inf
 
 

@@ -122,7 +122,7 @@ def _row(rng: Generator, case: Case, *, count: int) -> FailureRow:
     return FailureRow(least=least, most=most, count=count, launches=launches / count, **told)
 
 
-def _history(rng: Generator, case: Case, *, first: int) -> tuple[tuple[Change, ...], int]:
+def _history(rng: Generator, case: Case, *, first: int) -> tuple[tuple[Change[int], ...], int]:
     """Launch as a sweep would, until it wants no more; return the changes found and the number of launches."""
     asked = Trials(least=case.trials[0], most=case.trials[1])
     runs: list[list[Trial]] = [[] for _ in range(case.versions)]
@@ -168,7 +168,7 @@ def launch(number: int, *, fails_at: int | None, steps: int) -> Trial:
     return Trial(end="completed" if steps == STEPS.budget else "stopped", last_step=steps, **made)
 
 
-def _score(changes: Sequence[Change], first: int, case: Case) -> str:
+def _score(changes: Sequence[Change[int]], first: int, case: Case) -> str:
     if not changes:
         return "missed"
     found, told = changes[0], "start" if case.past else "wrong"
@@ -176,7 +176,7 @@ def _score(changes: Sequence[Change], first: int, case: Case) -> str:
         return "wrong"
     if found.kind == "bad_from_start":  # such a change says nothing about earlier versions that it leaves open
         open_ones = set(range(first - 1, found.after))
-        is_held = found.after >= first and open_ones <= set(found.untestable) and case.past < case.rate
+        is_held = found.after >= first and open_ones <= set(found.between) and case.past < case.rate
         return "held" if is_held else told
     before = -1 if found.before is None else found.before
     if case.past == case.rate or not before < first <= found.after:

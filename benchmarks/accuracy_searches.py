@@ -146,7 +146,7 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
     """Return the findings of a sweep: what all launches show, with the search's interval, corrected like all levels."""
     trials = [made.trials[place] for place in range(len(spots))]
     cells = [judge_cell(each, limits=Limits(), steps=Steps()) for each in trials]
-    changes: Sequence[Change] = outcome_changes(cells, trials, baseline=None, miss=rules.alpha)
+    changes: Sequence[Change[int]] = outcome_changes(cells, trials, baseline=None, miss=rules.alpha)
     if made.effect != 1:
         cells = [CellVerdict(verdicts=("flat",), why="", trials=spot.launches) for spot in spots]
         changes = ()

@@ -123,7 +123,17 @@ def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
         "rounds": found.rounds,
         "worse": "less" if found.falls else "more",
         "limit": found.limit,
-        "changes": [asdict(change) for change in found.changes],
+        "changes": [
+            {
+                "kind": change.kind,
+                "before": None if change.before is None else found.versions[change.before],
+                "after": found.versions[change.after],
+                "between": [found.versions[place] for place in change.between],
+                "effect": change.effect and asdict(change.effect),
+                "p": change.p,
+            }
+            for change in found.changes
+        ],
         "noise": found.noise,
         "noise_of": None if found.noise is None else "neighbours" if found.alone else "rounds",
         "correlation": found.correlation if found.alone and found.noise is not None else None,

@@ -24,7 +24,7 @@ def lives_of(
     """
     order = {version: turn for turn, version in enumerate(versions)}
     cells = grouped((one.run, one) for one in measured)
-    for signal, told in grouped((finding.signal, finding) for finding in findings).items():
+    for signal, told in grouped((finding.metric, finding) for finding in findings).items():
         yield from _lives(signal, cells, grouped((finding.run, finding) for finding in told), order)
 
 

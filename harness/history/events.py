@@ -42,7 +42,7 @@ def of_lives(histories: Iterable[IndexedHistory], runs: Runs) -> Iterator[Event]
     """Yield the beginning of each finding, and its end if it has one. Consequences of other findings are left out."""
     for at, life in told_lives(histories):
         place, first = words.history_place(at), runs[life.found]
-        key = (at.matrix, at.series, at.lane, at.variant, life.begins.signal, first.path)
+        key = (at.matrix, at.series, at.lane, at.variant, life.begins.metric, first.path)
         text = f"found: {place}: {words.finding_text(at, life.begins)}"
         yield Event(at=first.started, text=text, tone="bad", run=first, key=(*key, "found"))
         if life.closed is not None:

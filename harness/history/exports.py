@@ -101,7 +101,7 @@ def _life(life: FindingLife, runs: Runs) -> dict[str, Any]:
         return None if path is None else {"run": path, "started": runs[path].started}
 
     return {
-        "signal": life.begins.signal,
+        "signal": life.begins.metric,
         "status": life.status,
         "begins": _finding(life.begins),
         "ends": None if life.ends is None else _finding(life.ends),
@@ -112,7 +112,7 @@ def _life(life: FindingLife, runs: Runs) -> dict[str, Any]:
 
 
 def _finding(finding: SeenFinding) -> dict[str, Any]:
-    return {name: value for name, value in asdict(finding).items() if name not in ("run", "number", "signal")}
+    return {name: value for name, value in asdict(finding).items() if name not in ("run", "number", "metric")}
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -145,7 +145,7 @@ class OpenIndex:
         """Return the findings of these histories (by id) in these runs (by path), each with the id of its history."""
         condition, values = _where(history=histories, path=runs)
         rows = self._named(
-            "SELECT history, path AS run, number, signal, findings.kind AS kind, before, after,"
+            "SELECT history, path AS run, number, signal AS metric, findings.kind AS kind, before, after,"
             " findings.verdict AS verdict, effect, unit, low, high, p, confirmed, consequence_of"
             f" FROM findings JOIN runs ON runs.id = run WHERE {condition} ORDER BY started, path, number",
             values,

@@ -215,7 +215,7 @@ def _faults(lives: Iterable[Found]) -> list[list[Found]]:
 
     def sign(at: IndexedHistory, life: FindingLife) -> tuple[str | None, ...]:
         begins, ends = life.begins, life.ends.after if life.ends else None
-        found = (begins.signal, begins.verdict, begins.kind, begins.before, begins.after, ends)
+        found = (begins.metric, begins.verdict, begins.kind, begins.before, begins.after, ends)
         return at.matrix, at.series, at.scenario, *found
 
     return list(grouped((sign(*each), each) for each in lives).values())

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from harness.model.from_file import Scalar
-from harness.model.judged import CellState, CellVerdict, Effect, FindingKind, Metric
+from harness.model.judged import CellState, CellVerdict, Change, Effect, Metric
 from harness.model.signals import Per
 
 RunKind = Literal["sweep", "rehearsal", "probe", "killed"]
@@ -43,20 +43,12 @@ class IndexedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenFinding:
+class SeenFinding(Change[str]):
     """A finding of one run; `run` is the run's path, `number` the finding's number in its reports."""
 
     run: str
     number: int
-    signal: Metric
-    kind: FindingKind
-    before: str | None
-    after: str
-    verdict: str = ""
-    p: float | None = None
-    confirmed: bool = False
     consequence_of: str = ""
-    effect: Effect | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ def finding_text(history: IndexedHistory, finding: SeenFinding, end: str = "") -
     size = "" if finding.effect is None else f": {amounts.effect(finding.effect)}"
     cause = f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""
     where = boundary(finding.kind, finding.before, finding.after)
-    what = in_words(symptom(finding.signal, finding.verdict), finding.signal, history.per)
+    what = in_words(symptom(finding.metric, finding.verdict), finding.metric, history.per)
     return f"{what} {where}{end}{size}{cause}"
 
 

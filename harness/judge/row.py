@@ -169,7 +169,7 @@ def _judged_values(compared: Compared, cells: Sequence[CellResult], *, limits: L
     }
 
 
-def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, tuple[Change, ...]]:
+def _changes(compared: Compared, row: RowRun) -> tuple[Compared, Modes | None, tuple[Change[int], ...]]:
     """Return the changes between versions, with the two modes of the launches, if they have two. What is compared has
     these modes only if they make a change."""
     if row.searched:
@@ -211,7 +211,7 @@ def _largest_share(values: Values) -> float:
     return max((abs(relative(a, b)) for a, b in known), default=0.0)
 
 
-def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
+def finding_of(change: Change[int], cells: Sequence[CellResult]) -> Finding:
     """Return a change of a row as a finding. In a drift, every version that ran has a part in the change."""
     versions, first = [cell.cell.image.version for cell in cells], cells[0].cell
     sides = [place for place in (change.before, change.after) if place is not None]
@@ -224,7 +224,7 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
         before=None if change.before is None else versions[change.before],
         after=versions[change.after],
         untestable=tuple(
-            versions[place] for place in change.untestable if change.kind != "drift" or not cells[place].verdict.trials
+            versions[place] for place in change.between if change.kind != "drift" or not cells[place].verdict.trials
         ),
         effect=change.effect,
         p=change.p,
@@ -299,7 +299,7 @@ def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int
     return replace(cell, verdict=verdict)
 
 
-def _sized(change: Change, compared: Compared) -> Change:
+def _sized(change: Change[int], compared: Compared) -> Change[int]:
     """Return a change; if a level is too small for its ratio to mean anything, its effect is the difference."""
     little = compared.little(change.metric) if change.metric in LEVELS else {}
     if not little.keys() & {change.before, change.after}:
@@ -312,13 +312,13 @@ def _sized(change: Change, compared: Compared) -> Change:
     return replace(change, effect=Effect(value=abs(new - old), unit=unit_per(signal, per)))
 
 
-def _with_doubts(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
+def _with_doubts(cells: Sequence[CellResult], changes: Sequence[Change[int]]) -> list[CellResult]:
     """Return the cells of a row. One that looks good is blind to the fault of the neighbouring version if its launches
     are too few to rule that out, also after a failure that is not known to end."""
     told, ends = list(cells), [change.after for change in changes if change.metric == "outcome"]
     for change in changes:
         is_flaky = change.metric == "outcome" or change.verdict == "two modes"
-        places = list(change.untestable) if is_flaky else []
+        places = list(change.between) if is_flaky else []
         if change.metric == "outcome" and change.kind != "first_fixed":
             places += range(change.after + 1, min((end for end in ends if end > change.after), default=len(cells)))
         for place in places:
@@ -333,7 +333,7 @@ def _with_doubts(cells: Sequence[CellResult], changes: Sequence[Change]) -> list
     return told
 
 
-def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
+def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change[int]]) -> list[CellResult]:
     """Return the cells of a bisected row, with an explanation for each that was bad once and needed no second launch:
     it is beyond a change, and not yet fixed.
     """
@@ -358,7 +358,7 @@ def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -
 
 
 def _warnings(
-    row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change], compared: Compared, *, searched: bool
+    row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change[int]], compared: Compared, *, searched: bool
 ) -> Iterator[str]:
     """Yield what a reader must know before blaming a version."""
     series, lane, variant = row.series.name, row.lane, row.variant
@@ -419,12 +419,12 @@ def _warnings(
             yield from _of_another_kind(series, cells[before], cells[after])
 
 
-def _failing_besides(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
+def _failing_besides(cells: Sequence[CellResult], changes: Sequence[Change[int]]) -> list[CellResult]:
     """Return the cells whose launches agree on a failure, although none of the changes of the outcome is about them."""
     if not changes:
         return []
     told = bad_along(range(len(cells)), changes)
-    between = {at for change in changes for at in change.untestable}
+    between = {at for change in changes for at in change.between}
     return [
         cell
         for at, cell in enumerate(cells)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.model.judged import CellVerdict, Effect, Finding, FindingKind, Interval, Metric, Noise
+from harness.model.judged import CellVerdict, Change, Effect, Finding, Interval, Metric, Noise
 from harness.model.matrix import Gpu, Host, Lane, Source
 from harness.model.measured import Trial
 from harness.model.planned import Cell, PredictedEffect
@@ -109,26 +109,6 @@ class Setting:
 # ---------------------------------------------------------------- judged figures
 
 
-SeriesKind = FindingKind | Literal["better"]
-"""`better`: an improvement that does not end a regression."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeriesChange:
-    """A change along a history. `before` is the last version of the old side, `after` the first of the new one; for a
-    drift, its first and last version.
-
-    `between` are the versions that may belong to either side. `effect` is the ratio of the new level to the old one.
-    """
-
-    kind: SeriesKind
-    before: str | None
-    after: str
-    between: tuple[str, ...]
-    effect: Effect
-    p: float | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class SeriesVerdict:
     """The verdict on one history. `limit` is the smallest change that counts; `visible` is the minimum detectable
@@ -145,7 +125,7 @@ class SeriesVerdict:
     rounds: int
     falls: bool
     limit: float
-    changes: tuple[SeriesChange, ...]
+    changes: tuple[Change[int], ...]
     noise: float | None
     visible: float | None
     lasting: int

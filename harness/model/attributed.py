@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from harness.model.from_file import Scalar, grouped
-from harness.model.judged import CellVerdict, Finding, Metric, State
+from harness.model.judged import CellVerdict, Change, Finding, Metric, State
 from harness.model.matrix import Lane
 from harness.model.planned import Cell
 from harness.model.scenario import Variant
@@ -25,16 +25,6 @@ Order = Mapping[str, int]
 """Version -> its position in the series; 0 is the oldest."""
 Bounds = tuple[int, int]
 """The positions between which something changed: after the first (-1: the start), at the second at the latest."""
-
-
-class HasSides(Protocol):
-    """A change between two versions, by their names; `before` is None if it may have come before all versions."""
-
-    @property
-    def before(self) -> str | None: ...
-
-    @property
-    def after(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +140,9 @@ def beside_new(known: Sequence[str], *, good: Collection[str], baseline: str | N
     return {*firm[-1:], *known[-1:], *(firm[:1] if baseline is None else [baseline])}
 
 
-def bounds_of(finding: HasSides, order: Order) -> Bounds:
-    """Return the positions of both sides of a finding."""
-    return -1 if finding.before is None else order[finding.before], order[finding.after]
+def bounds_of(change: Change[str], order: Order) -> Bounds:
+    """Return the positions of both sides of a change."""
+    return -1 if change.before is None else order[change.before], order[change.after]
 
 
 def met(several: Sequence[Episode]) -> Episode | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from harness.model.matrix import Lane
 from harness.model.scenario import Variant
@@ -214,9 +214,9 @@ Noise = Mapping[str, Spread]
 degrees of freedom are the number of pairs behind it."""
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` for a number that the scenario returns."""
-FindingKind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
+ChangeKind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift", "better"]
 """`worse`: already bad before, and even worse since. `drift`: it becomes worse from version to version; `before` and
-`after` are the first and the last of these versions."""
+`after` are the first and the last of these versions. `better`: it ends nothing bad, and is no finding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,44 +231,49 @@ class Effect:
         return self.ci or (self.value, self.value)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """A change along one history (`judge/history/changes.py`), by position in the series, from which a Finding is made.
+Place = TypeVar("Place", int, str)
+"""A version: its position in the series, or its name."""
 
-    `before` is the position of the last image on the old side (None before the start of the history), `after` that of
-    the first image on the new side. `confirmed`: by a bisection, whose launches of both sides agree.
+
+@dataclass(frozen=True, kw_only=True)
+class Change(Generic[Place]):
+    """A change of a metric along one history: between positions while a row is judged (`judge/history/changes.py`),
+    between names in a Finding.
+
+    `before` is the last version on the old side (None before the start of the history), `after` the first one on the
+    new side. `confirmed`: the launches of both sides agree; a finding has at least two fresh ones on each.
     """
 
     metric: Metric
-    kind: FindingKind
-    before: int | None
-    after: int
+    kind: ChangeKind
+    before: Place | None
+    after: Place
     effect: Effect | None = None
     p: float | None = None
     verdict: str = ""
     confirmed: bool = False
 
     @property
-    def bad_side(self) -> int:
+    def bad_side(self: Change[int]) -> int:
         """Return the position on the bad side of the change."""
         return self.before if self.kind == "first_fixed" and self.before is not None else self.after
 
     @property
-    def good_side(self) -> int:
+    def good_side(self: Change[int]) -> int:
         """Return the position on the good side of the change."""
         return self.after if self.kind == "first_fixed" else self.begin
 
     @property
-    def begin(self) -> int:
+    def begin(self: Change[int]) -> int:
         """Return the last position on the old side; -1 before the start of the history."""
         return -1 if self.before is None else self.before
 
     @property
-    def untestable(self) -> tuple[int, ...]:
+    def between(self: Change[int]) -> tuple[int, ...]:
         """Return the positions between both sides: they could not run, or may belong to either side or to a drift."""
         return tuple(range(self.begin + 1, self.after))
 
-    def meets(self, other: Change) -> bool:
+    def meets(self: Change[int], other: Change[int]) -> bool:
         """Return whether both may be the same change: of one metric and kind, between versions that overlap."""
         is_alike = (self.metric, self.kind) == (other.metric, other.kind)
         return is_alike and self.begin < other.after and other.begin < self.after
@@ -305,10 +310,9 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A change that a series shows for one lane, variant and metric.
+class Finding(Change[str]):
+    """A change that a series shows for one lane and variant.
 
-    `confirmed`: both sides of the boundary were measured in at least two fresh launches each, which agree.
     `untestable`: the versions between `before` and `after` that could not run, or that may belong to either side.
     `consequence_of`: the metric of the finding at the same place that explains this one
     (`judge/attribution/group_faults.py`), or "".
@@ -317,22 +321,15 @@ class Finding:
     series: str
     lane: Lane
     variant: Variant
-    metric: Metric
-    kind: FindingKind
     before: str | None
     after: str
     untestable: tuple[str, ...] = ()
-    effect: Effect | None = None
-    p: float | None = None
-    verdict: str = ""
-    confirmed: bool = False
     consequence_of: str = ""
 
 
-def bad_along(places: Sequence[int] | Sequence[str], changes: Sequence[Change] | Sequence[Finding]) -> list[bool]:
-    """Return whether the changes of one history make it bad at each of its places, oldest first: positions for changes,
-    versions for findings."""
-    changed: dict[object, bool] = {change.after: change.kind != "first_fixed" for change in changes}
+def bad_along(places: Sequence[Place], changes: Sequence[Change[Place]]) -> list[bool]:
+    """Return whether the changes of one history make it bad at each of its places, oldest first."""
+    changed = {change.after: change.kind != "first_fixed" for change in changes}
     bad = not next((changed[place] for place in places if place in changed), True)
     return [bad := changed.get(place, bad) for place in places]
 

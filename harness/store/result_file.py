@@ -215,6 +215,8 @@ def _check(
     if isinstance(record, Finding | Observation):
         metric, last = (record.metric, None) if isinstance(record, Finding) else (record.signal, record.last)
         row = rows[record.series, record.lane, record.variant]
+        if isinstance(record, Finding) and record.kind == "better":
+            raise ValueError("it is an improvement")
         named = {record.before, record.after, last} - {None} - {cell.image.version for cell in row.cells}
         if named or not _is_signal(metric):
             raise ValueError(f"it names {', '.join(map(str, named)) or metric}, which the plan does not have")

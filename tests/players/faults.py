@@ -130,8 +130,8 @@ def leaks(plan: Plan, verdicts: Mapping[str, CellVerdict]) -> tuple[Finding, ...
     return tuple(found)
 
 
-def _between(change: Change, versions: Sequence[str]) -> tuple[str, ...]:
-    return tuple(versions[place] for place in change.untestable)
+def _between(change: Change[int], versions: Sequence[str]) -> tuple[str, ...]:
+    return tuple(versions[place] for place in change.between)
 
 
 def only(result: RunResult) -> Attribution:

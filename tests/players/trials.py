@@ -180,11 +180,11 @@ def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int 
     return CellVerdict(verdicts=(verdict, *more), why="", trials=trials, failed=failed, signals=grown(rate))
 
 
-def changes(cells: list[CellVerdict], **more) -> tuple[Change, ...]:
+def changes(cells: list[CellVerdict], **more) -> tuple[Change[int], ...]:
     return find_changes(Compared(cells=cells, trials=[[] for _ in cells], steps=STEPS, limits=LIMITS, **more))
 
 
-def named(found: tuple[Change, ...]) -> list[tuple]:
+def named(found: tuple[Change[int], ...]) -> list[tuple]:
     return [(one.metric, one.kind, one.before, one.after) for one in found]
 
 

@@ -275,7 +275,9 @@ def test_an_observation_lasts_up_to_a_version_of_the_plan(tmp_path: Path, last: 
     [
         ("a finding", '"lane":"local"', '"lane":"other"'),
         ("a finding", '"after":"6.3.0"', '"after":"9.9"'),
-        ("an attribution", '"begins":{"series":"', '"begins":{"series":"not-'),
+        ("a finding", '"after":"6.3.0"', '"after":6'),
+        ("a finding", '"kind":"first_bad"', '"kind":"better"'),
+        ("an attribution", '"begins":{"metric":"', '"begins":{"metric":"not-'),
         ("an attribution", '"variants":["', '"variants":["not-'),
         ("an attribution", '"bad_lanes":["', '"bad_lanes":[1,"'),
         ("an attribution", '"until":[', '"until":[99,100],"":['),

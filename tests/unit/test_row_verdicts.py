@@ -24,10 +24,10 @@ from harness.model import (
     CellRun,
     CellVerdict,
     Change,
+    ChangeKind,
     Effect,
     End,
     Finding,
-    FindingKind,
     Host,
     JudgedRow,
     Lane,
@@ -614,11 +614,11 @@ LIMIT = math.log(1.1)
 RULES = Rules(level_limit=LIMIT)
 
 
-def outcome(before: int | None, after: int, *, kind: FindingKind = "first_bad", confirmed: bool = True) -> Change:
+def outcome(before: int | None, after: int, *, kind: ChangeKind = "first_bad", confirmed: bool = True) -> Change[int]:
     return Change(metric="outcome", kind=kind, before=before, after=after, confirmed=confirmed)
 
 
-def found(*changes: Change, searched: list[Change], rules: Rules = RULES) -> list[tuple]:
+def found(*changes: Change[int], searched: list[Change[int]], rules: Rules = RULES) -> list[tuple]:
     told = with_searched(changes, searched, cells=CELLS, rules=rules)
     return [(change.metric, change.kind, change.before, change.after) for change in told]
 
@@ -632,7 +632,7 @@ def test_where_no_version_is_surely_good_none_is_called_the_last_good_one() -> N
     """A rare failure may be older than all launched versions: an interval would not contain the truth."""
     (change,) = with_searched([CRASH], [outcome(None, 3, confirmed=False)], cells=CELLS, rules=RULES)
     assert (change.kind, change.before, change.after) == ("bad_from_start", None, 3)
-    assert change.untestable == (0, 1, 2)
+    assert change.between == (0, 1, 2)
 
 
 def test_a_fix_that_may_be_luck_is_none() -> None:

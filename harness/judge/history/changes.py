@@ -23,8 +23,8 @@ from harness.model import (
     SIGNALS,
     STEP_TIMES,
     Change,
+    ChangeKind,
     Effect,
-    FindingKind,
     Interval,
     Metric,
     Noise,
@@ -46,7 +46,7 @@ TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS if not SIGNALS[name].
 the weights of these have the same sum."""
 
 
-def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...]:
+def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change[int], ...]:
     """Return all changes of one row.
 
     Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad. `miss`
@@ -62,7 +62,7 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
         if (limit := limits.leak_kib_per_step if name == "memory" else limits.of(name)) is not None
     }
     slowdown = slowdown_changes(cells, baseline=baseline, limit=limits.slowdown)
-    levels: dict[Metric, list[Change]] = {}
+    levels: dict[Metric, list[Change[int]]] = {}
     for name, tables in compared.tables.items():
         if (limit := limits.of(name)) is not None:
             known = (known_levels(name, table, limit=limit, noise=compared.noise) for table in tables)
@@ -80,7 +80,7 @@ def find_changes(compared: Compared, *, miss: float = MISS) -> tuple[Change, ...
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
 
 
-def improvements(compared: Compared, changes: Sequence[Change]) -> Iterator[Observed]:
+def improvements(compared: Compared, changes: Sequence[Change[int]]) -> Iterator[Observed]:
     """Yield where the step time, or without steps the run time, and the peak fall by more than the limit and end no bad
     level: the oldest version may be a bad one."""
     for name in ("step_time" if "step_time" in compared.tables else "run_time", "peak_memory"):
@@ -101,11 +101,11 @@ def improvements(compared: Compared, changes: Sequence[Change]) -> Iterator[Obse
                     yield Observed(signal=name, before=before, after=after, text=text)
 
 
-def of_parts(parts: Iterable[tuple[Sequence[int], Sequence[Change]]]) -> list[Change]:
+def of_parts(parts: Iterable[tuple[Sequence[int], Sequence[Change[int]]]]) -> list[Change[int]]:
     """Return the changes of a level in all parts of its row, oldest first. A part is the positions that were compared
     and the changes between them; later ones have versions that were added, and known ones beside them. A change between
     two versions of an earlier part would show there. One that shows in several is between the closer versions."""
-    changes: list[Change] = []
+    changes: list[Change[int]] = []
     told: list[set[int | None]] = []
     for positions, found in parts:
         for change in found:
@@ -121,7 +121,7 @@ def of_parts(parts: Iterable[tuple[Sequence[int], Sequence[Change]]]) -> list[Ch
     return changes
 
 
-def two_modes(compared: Compared) -> tuple[Modes | None, tuple[Change, ...]]:
+def two_modes(compared: Compared) -> tuple[Modes | None, tuple[Change[int], ...]]:
     """Return the two modes of the step times of a row's launches, None if they have only one, and their changes."""
     tables, limit = compared.tables.get("step_time"), compared.limits.log_of("step_time")
     if tables is None or limit is None:
@@ -130,7 +130,7 @@ def two_modes(compared: Compared) -> tuple[Modes | None, tuple[Change, ...]]:
     return modes, () if modes is None else mode_changes(modes, versions=len(compared.cells), baseline=compared.baseline)
 
 
-def with_slowdowns(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change]:
+def with_slowdowns(levels: Sequence[Change[int]], slowdown: Sequence[Change[int]]) -> list[Change[int]]:
     """Merge levels and drifts of the step time: if both change at one version, the level's figures are kept."""
     drifts = {(change.kind, change.after) for change in slowdown}
     changed = {(change.kind, change.after) for change in levels}
@@ -183,7 +183,7 @@ class KnownLevels:
     alike: float
     least: float
 
-    def changes(self, baseline: int | None = None) -> list[Change]:
+    def changes(self, baseline: int | None = None) -> list[Change[int]]:
         """Return the changes, oldest first, without those below the signal's smallest amount."""
         signal, logs = SIGNALS[self.metric], self.table.values
         figures = np.exp(-logs if signal.falls else logs)
@@ -217,7 +217,7 @@ def known_levels(
 
 def level_changes(
     metric: Metric, positions: Sequence[int], levels: Levels, *, least: float, baseline: int | None = None
-) -> list[tuple[Changepoint, Change]]:
+) -> list[tuple[Changepoint, Change[int]]]:
     """Return the shifts that are findings, with the changes that they make. A higher level is worse; an improvement is
     a finding only if it ends a bad level.
 
@@ -229,7 +229,7 @@ def level_changes(
     verdict = {"step_time": "slower", "peak_memory": "more memory"}.get(metric, metric)
     means, fixed = levels.means, baseline in positions
     reference = levels.mean_at(positions.index(baseline)) if baseline in positions else levels.height
-    findings: list[tuple[Changepoint, Change]] = []
+    findings: list[tuple[Changepoint, Change[int]]] = []
     base, top, low = reference, levels.height, 0
     bad = top > reference + least
     if bad:
@@ -250,7 +250,7 @@ def level_changes(
         is_jump, is_above = shift.size > least, level > reference + least
         is_above = is_above and (not findings or level > means[low] + least)  # a repair may leave a part
         if not bad and shift.size > 0 and (is_above or (is_jump and not fixed)):
-            kind: FindingKind = "drift" if shift.drift or not is_jump else "first_bad"
+            kind: ChangeKind = "drift" if shift.drift or not is_jump else "first_bad"
             base, top, bad = reference if is_above else old, level, True
         elif bad and level > top + least:
             kind, top = "drift" if shift.drift else "worse", level

@@ -23,7 +23,7 @@ from harness.judge.comparison.noise import NEGLIGIBLE
 from harness.judge.history.changepoints import Laid, Levels, find_levels, lay_out, least_found
 from harness.judge.history.changes import level_changes, level_ratio
 from harness.judge.history.transitions import ALPHA
-from harness.model import Effect, Floats, SeriesChange, SeriesVerdict, Spread, log_of_change, share_of
+from harness.model import Change, Effect, Floats, SeriesVerdict, Spread, log_of_change, share_of
 
 LASTING = 4
 """Number of versions with a level for which the minimum detectable effect is given if each version has one figure."""
@@ -91,7 +91,7 @@ def judge_figures(
         visible = least_found(spread, rounds=rounds, versions=count, alpha=ALPHA)
     return replace(
         nothing,
-        changes=tuple(_changes(levels, versions, least=least, falls=falls)),
+        changes=tuple(_changes(levels, versions=count, least=least, falls=falls)),
         noise=spread.deviation,
         visible=abs(share_of(sign * visible)),
         lasting=LASTING if alone else 1,
@@ -100,25 +100,20 @@ def judge_figures(
     )
 
 
-def _changes(levels: Levels, versions: Sequence[str], *, least: float, falls: bool) -> Iterator[SeriesChange]:
+def _changes(levels: Levels, *, versions: int, least: float, falls: bool) -> Iterator[Change[int]]:
     """Yield the findings, and the improvements that do not end a bad level, oldest first."""
-    found = dict(level_changes("value", range(len(versions)), levels, least=least))
-    for shift in sorted({**found, **dict.fromkeys(levels.shifts)}, key=lambda shift: shift.after):
-        change = found.get(shift)
-        if change is None and shift.size > -least:
-            continue
-        at = change or shift
-        size = level_ratio("value", shift.size, shift.interval) if change is None else change.effect
-        assert size is not None, "levels have sizes"
-        ci = None if size.ci is None else (1 / size.ci[1], 1 / size.ci[0])
-        yield SeriesChange(
-            kind="better" if change is None else change.kind,
-            before=None if at.before is None else versions[at.before],
-            after=versions[at.after],
-            between=() if at.before is None else tuple(versions[at.before + 1 : at.after]),
-            effect=Effect(value=1 / size.value, unit=size.unit, ci=ci) if falls else size,
-            p=at.p,
+    found = {
+        shift: Change(
+            metric="value", kind="better", before=shift.before, after=shift.after, p=shift.p,
+            effect=level_ratio("value", shift.size, shift.interval),
         )
+        for shift in levels.shifts if shift.size <= -least
+    }  # fmt: skip
+    found |= level_changes("value", range(versions), levels, least=least)
+    for change in sorted(found.values(), key=lambda change: change.after):
+        size = change.effect if falls else None
+        ci = None if size is None or size.ci is None else (1 / size.ci[1], 1 / size.ci[0])
+        yield change if size is None else replace(change, effect=Effect(value=1 / size.value, unit=size.unit, ci=ci))
 
 
 # ---------------------------------------------------------------- one figure of each version

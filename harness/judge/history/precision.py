@@ -96,7 +96,7 @@ def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
     return found
 
 
-def of_undecided(changes: Sequence[Change], compared: Compared) -> Sequence[Change]:
+def of_undecided(changes: Sequence[Change[int]], compared: Compared) -> Sequence[Change[int]]:
     """Return the changes of a row, without those of a level that stands in for another one which rules out the same
     limit: a program with one shorter step in 20 may only make fewer quick steps."""
     for name in STAND_INS.keys() & {change.metric for change in changes}:

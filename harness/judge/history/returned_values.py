@@ -46,8 +46,8 @@ from harness.judge.launches import AGREE
 from harness.model import (
     METRIC_PREFIX,
     Change,
+    ChangeKind,
     Effect,
-    FindingKind,
     Floats,
     Limits,
     MetricLimit,
@@ -150,7 +150,7 @@ class Values:
     its levels were searched for a change, which chance may produce.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[Change[int], ...]
     seen: tuple[SignalVerdict, ...]
     observed: tuple[Observed, ...]
     is_tested: bool
@@ -434,7 +434,7 @@ class _Metric:
 
     # ------------------------------------------------------------ values that are no longer exact
 
-    def _no_longer_exact(self) -> tuple[list[Change], list[Observed]]:
+    def _no_longer_exact(self) -> tuple[list[Change[int]], list[Observed]]:
         """Return where launches cease to agree to the last digit, and begin again: as changes if the matrix file asks,
         or if the number is a result that differs by more than rounding; else as observations.
         """
@@ -445,7 +445,7 @@ class _Metric:
         states = [None if len(own) < AGREE else same < len(own) for own, same in zip(self.known, agreeing, strict=True)]
         found = () if self.is_answer else state_changes(self.signal, states, verdict="varies")
         begun = [change for change in found if change.before is not None]
-        changes: list[Change] = []
+        changes: list[Change[int]] = []
         observed: list[Observed] = []
         for change, *sides in with_sides(begun, versions=len(states)):
             exact, other = (
@@ -547,7 +547,7 @@ class _Metric:
 
     # ------------------------------------------------------------ exact values
 
-    def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change], list[Observed]]:
+    def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change[int]], list[Observed]]:
         """Return the changes beyond the limit, and all other differences between neighbouring versions."""
         usual = {place: usual_value(values) for place, values in known.items()}
         sizes = {place: usual_value(self._sized(values)) for place, values in known.items()}
@@ -561,14 +561,14 @@ class _Metric:
         ]
         figure, verdict = (late_value, "late") if "late" in how.values() else (usual_value, "value")
         figures = {place: figure(self._sized(values)) for place, values in known.items()}
-        changes = list[Change]()
+        changes = list[Change[int]]()
         for change in state_changes(self.signal, states, verdict=verdict):
             before, after = change.before, change.after
             if before is not None:
                 creeps = change.kind == "first_bad" and self._how_other(known[before], known[after]) not in _WORSE
                 base = beside[after] if creeps else before
                 gradual = base != before and all(one.after <= base for one in changes)
-                kind: FindingKind = "drift" if gradual else change.kind
+                kind: ChangeKind = "drift" if gradual else change.kind
                 effect = ratio(figures[base], figures[after])
                 changes.append(replace(change, kind=kind, before=base if gradual else before, effect=effect))
         worst = next(iter(known), 0)
@@ -612,7 +612,7 @@ class _Metric:
 
     def _of_noisy(
         self, rows: Sequence[Mapping[Trial, Floats]], figure: Callable[[Floats], float]
-    ) -> tuple[list[Change], list[Observed], float | None]:
+    ) -> tuple[list[Change[int]], list[Observed], float | None]:
         """Return the changes beyond the limit, without a limit of the matrix file also the other changes, which are
         observed; and the minimum detectable effect. `figure` is that of a launch.
         """
@@ -626,7 +626,7 @@ class _Metric:
             for place, own in enumerate(rows)
             if not self._is_other(place)
         }
-        size, told = scale(columns), list[tuple[Sequence[int], Sequence[Change]]]()
+        size, told = scale(columns), list[tuple[Sequence[int], Sequence[Change[int]]]]()
         observed, visible = list[Observed](), None
         for part in measured_together([list(own) for own in rows]):
             ran = [{(trial.run, trial.round) for trial in own} for own in part]
@@ -639,7 +639,7 @@ class _Metric:
                 told.append((table.positions, found))
         return of_parts(told), observed, visible
 
-    def _of_table(self, table: RoundTable, *, size: float) -> tuple[list[Change], list[Observed], float]:
+    def _of_table(self, table: RoundTable, *, size: float) -> tuple[list[Change[int]], list[Observed], float]:
         """Return what `_of_noisy` does, by one table of values as shares of `size`."""
         limit = NOISY_LIMIT if self.rule is None or self.rule.rule == "equal" else self.rule.limit
         laid, places = lay_out(table.values), table.positions
@@ -648,7 +648,7 @@ class _Metric:
         observed = []
         heights = [float(table.levels.mean()) + mean for mean in levels.means]  # levels are relative to the mean
         good, bad, top, worst, low = heights[0], False, heights[0], heights[0], 0
-        changes: list[Change] = []
+        changes: list[Change[int]] = []
         for at, (shift, level) in enumerate(zip(levels.shifts, heights[1:], strict=True)):
             is_jump = abs(shift.size) >= limit
             is_back = abs(level - top) > BACK * abs(top - good)
@@ -656,7 +656,7 @@ class _Metric:
             beyond = all(self._is_beyond(one * size, level * size) for one in (heights[at], worst))
             if worse != bad or (bad and is_jump and self._is_one_way and beyond):
                 whole = shift if bad or is_jump or low == at else joined(levels.shifts[low : at + 1])
-                begins: FindingKind = "drift" if whole.drift else "worse" if bad else "first_bad"
+                begins: ChangeKind = "drift" if whole.drift else "worse" if bad else "first_bad"
                 change = Change(
                     metric=self.signal, kind=begins if worse else "first_fixed", before=places[whole.before],
                     after=places[whole.after], effect=ratio(heights[at] if bad else good, level), p=whole.p,

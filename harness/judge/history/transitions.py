@@ -22,8 +22,8 @@ from harness.model import (
     UNSURE,
     CellVerdict,
     Change,
+    ChangeKind,
     Effect,
-    FindingKind,
     Floats,
     Interval,
     Metric,
@@ -46,17 +46,17 @@ MUCH_WORSE = 2.0
 """
 
 
-def state_changes(metric: Metric, states: Sequence[State], *, verdict: str = "") -> list[Change]:
+def state_changes(metric: Metric, states: Sequence[State], *, verdict: str = "") -> list[Change[int]]:
     """Return the changes, without figures, wherever known states differ, oldest first. If the first known one is bad,
     the first change has no old side.
     """
-    changes: list[Change] = []
+    changes: list[Change[int]] = []
     last: int | None = None
     for place, bad in enumerate(states):
         if bad is None:
             continue
         if bad if last is None else bad != states[last]:
-            kind: FindingKind = "bad_from_start" if last is None else "first_bad" if bad else "first_fixed"
+            kind: ChangeKind = "bad_from_start" if last is None else "first_bad" if bad else "first_fixed"
             changes.append(Change(metric=metric, kind=kind, before=last, after=place, verdict=verdict))
         last = place
     return changes
@@ -89,7 +89,7 @@ def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
 
 def outcome_changes(
     cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, baseline: int | None, miss: float = MISS
-) -> tuple[Change, ...]:
+) -> tuple[Change[int], ...]:
     """Return where crashes, hangs and out-of-memory failures begin or end. If the baseline fails, only other failures
     count. `miss` is as for `find_changes`.
     """
@@ -104,7 +104,7 @@ def outcome_changes(
     seen = seen_in(states, telling)
     states = proven(states, seen, miss=miss)
     known = [place for place, state in enumerate(states) if state is not None]
-    changes: list[Change] = []
+    changes: list[Change[int]] = []
     for change, *sides in with_sides(state_changes("outcome", states), versions=len(cells)):
         side = sides[0] if change.kind == "first_fixed" else sides[1]
         bad = [place for place in side if states[place]]
@@ -124,7 +124,7 @@ def outcome_changes(
     return tuple(changes)
 
 
-def with_sides(changes: Sequence[Change], *, versions: int) -> Iterator[tuple[Change, range, range]]:
+def with_sides(changes: Sequence[Change[int]], *, versions: int) -> Iterator[tuple[Change[int], range, range]]:
     """Yield each change of a row with the versions before it, back to the change before, and with those from it on, up
     to the next one."""
     bounds = [0, *(change.after for change in changes), versions]
@@ -347,7 +347,7 @@ MOSTLY = 2 / 3
 """Share of slow launches beyond which a version has another level."""
 
 
-def mode_changes(modes: Modes, *, versions: int, baseline: int | None) -> tuple[Change, ...]:
+def mode_changes(modes: Modes, *, versions: int, baseline: int | None) -> tuple[Change[int], ...]:
     """Return where launches begin or cease to be in a slow mode, by the rules for flaky failures.
 
     Unlike a failure, a slow launch may be the host's fault. Slow launches therefore begin only where chance explains
@@ -359,7 +359,7 @@ def mode_changes(modes: Modes, *, versions: int, baseline: int | None) -> tuple[
         return ()
     seen = [None if own is None else Evidence(bad=own[0], good=own[1] - own[0]) for own in counts]
     found = state_changes("step_time", proven(states, seen), verdict="two modes")
-    kept: list[Change] = []
+    kept: list[Change[int]] = []
     for change, *sides in with_sides(found, versions=versions):
         old, new = (_counted(seen, side) for side in sides)
         p = min(1.0, exact_p(old, new) * (sum(own is not None for own in counts) - 1))
@@ -373,7 +373,7 @@ def mode_changes(modes: Modes, *, versions: int, baseline: int | None) -> tuple[
 # ---------------------------------------------------------------- growth, and step times that drift
 
 
-def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> list[Change]:
+def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> list[Change[int]]:
     """Return where memory or a count begins or ceases to grow, or grows much faster, oldest first; `limit` is an amount
     per step. If it grows in the baseline, too, only faster growth counts.
     """
@@ -431,7 +431,7 @@ def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float)
     return after.value > MUCH_WORSE * before.value and after.value - before.value >= limit
 
 
-def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> list[Change]:
+def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> list[Change[int]]:
     """Return where step times begin or cease to drift within a trial; nothing if those of the baseline drift, too.
 
     A version that is bad for another reason and drifts by more than `limit` (a share), but not in two launches that

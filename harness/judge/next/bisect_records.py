@@ -181,7 +181,7 @@ class StateHistory:
         return flaky.lucky_runs(self.states, self.seen)
 
     @cached_property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[Change[int]]:
         """Return each change of the believed states, oldest first."""
         return [change for change in state_changes(self.metric, self.believed) if change.before is not None]
 
@@ -209,13 +209,13 @@ class StateHistory:
             return False
         return version.launches < (most if self.evidence(place).bad else min(PATIENCE, most))
 
-    def failures_from(self, change: Change) -> int:
+    def failures_from(self, change: Change[int]) -> int:
         """Count the failed launches of the bad version next to the good ones, and of those beyond it."""
         end, outwards = (-1, -1) if change.kind == "first_fixed" else (len(self.versions), 1)
         places = range(change.bad_side, end, outwards)
         return sum(self.evidence(place).bad for place in takewhile(lambda p: self.states[p] is not False, places))
 
-    def enough_failures(self, change: Change) -> bool:
+    def enough_failures(self, change: Change[int]) -> bool:
         """Return whether the failures rule out a flaky one, or the launches for a clear outcome are spent."""
         if self.metric != "outcome" or self.failures_from(change) >= self.rules.failures:
             return True
@@ -223,12 +223,12 @@ class StateHistory:
         enough = math.ceil(math.log2(max(1, testable))) + 2 * self.rules.agree
         return sum(version.launches for version in self.versions) >= enough
 
-    def reach(self, change: Change, *, always: bool = False) -> Reach:
+    def reach(self, change: Change[int], *, always: bool = False) -> Reach:
         """Return the posterior of how far the bad side of a change reaches."""
         outwards = 1 if change.kind == "first_fixed" else -1
         return flaky.reach_of(self.believed, self.seen, change.bad_side, outwards=outwards, always=always)
 
-    def doubt(self, change: Change) -> float:
+    def doubt(self, change: Change[int]) -> float:
         """Return the probability that the good version is bad, and ended well only because its failure was not due yet.
         It is 0 if steps are not counted, because there is no evidence then.
         """

@@ -99,7 +99,7 @@ def rules_of(row: RowRun) -> Rules:
     )
 
 
-def searched_changes(row: RowRun, rules: Rules) -> tuple[Change, ...]:
+def searched_changes(row: RowRun, rules: Rules) -> tuple[Change[int], ...]:
     """Return the changes that the bisection of a row by these rules found so far."""
     return conclude(_versions(row, rules.level), rules=rules)
 
@@ -217,8 +217,8 @@ def _shows(launch: JudgedTrial, metric: str, usual: CellVerdict | None) -> str |
 
 
 def with_searched(
-    changes: Sequence[Change], searched: Sequence[Change], *, cells: Sequence[CellVerdict], rules: Rules
-) -> tuple[Change, ...]:
+    changes: Sequence[Change[int]], searched: Sequence[Change[int]], *, cells: Sequence[CellVerdict], rules: Rules
+) -> tuple[Change[int], ...]:
     """Return the changes of a row that was bisected; `searched` are those that the bisection found.
 
     Changes of levels come from the bisection, because a history compares full rounds and a bisection has none. Every
@@ -230,7 +230,7 @@ def with_searched(
     return (*(change for change in widened if change is not None), *levels)
 
 
-def _widened(change: Change, searched: Sequence[Change]) -> Change | None:
+def _widened(change: Change[int], searched: Sequence[Change[int]]) -> Change[int] | None:
     """Return a change that spans the versions that the bisection left open. If no version before it is certainly good,
     the change becomes `bad_from_start`. Return None for a fix without a version that is certainly good after it.
     """
@@ -244,7 +244,7 @@ def _widened(change: Change, searched: Sequence[Change]) -> Change | None:
     return replace(change, before=min(change.before, one.before), after=max(change.after, one.after))
 
 
-def _levels(searched: Sequence[Change], *, cells: Sequence[CellVerdict], rules: Rules) -> list[Change]:
+def _levels(searched: Sequence[Change[int]], *, cells: Sequence[CellVerdict], rules: Rules) -> list[Change[int]]:
     """Return the steps that are findings, by the rule of every history of levels."""
     steps = sorted((each for each in searched if each.metric == rules.level), key=lambda step: step.after)
     if not steps or rules.level_limit is None:

@@ -30,7 +30,7 @@ from harness.judge.next.level_bisection import level_history
 from harness.model import SIGNALS, Change
 
 
-def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Change, ...]:
+def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Change[int], ...]:
     """Return the changes of states; if there are none, those of levels.
 
     For a flaky failure, or one that comes later than some launches ran, the good versions next to it that may have been
@@ -43,7 +43,7 @@ def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Change, ...]:
     return () if levels is None else levels.changes()
 
 
-def _known(history: StateHistory, change: Change) -> Change:
+def _known(history: StateHistory, change: Change[int]) -> Change[int]:
     """Return a change with the versions on its good side that are known to be good."""
     good = change.good_side
     if history.is_mixed or history.doubt(change) > history.rules.alpha:
@@ -71,7 +71,7 @@ def not_needed(versions: RowVersions, *, rules: Rules) -> Mapping[int, str]:
     }
 
 
-def _why_not(versions: RowVersions, place: int, changes: Sequence[Change]) -> str:
+def _why_not(versions: RowVersions, place: int, changes: Sequence[Change[int]]) -> str:
     launched = [p for p, version in enumerate(versions) if version.launches]
     older = max((p for p in launched if p < place), default=None)
     newer = min((p for p in launched if p > place), default=None)
@@ -189,7 +189,7 @@ def _between(histories: Sequence[StateHistory]) -> Decision | None:
     return None
 
 
-def _halve(history: StateHistory, change: Change) -> Decision | None:
+def _halve(history: StateHistory, change: Change[int]) -> Decision | None:
     place = splitting_version(history, change)
     if place is None:
         return None
@@ -199,7 +199,7 @@ def _halve(history: StateHistory, change: Change) -> Decision | None:
     return _about(history, change, "halve", [place], reason)
 
 
-def _confirm(history: StateHistory, change: Change) -> Decision | None:
+def _confirm(history: StateHistory, change: Change[int]) -> Decision | None:
     """Decide to launch both sides again until each has launches that agree, and likewise a bad oldest version."""
     sides = {change.good_side: False, change.bad_side: True}
     if history.bad_from_start is not None:
@@ -218,12 +218,14 @@ def _confirm(history: StateHistory, change: Change) -> Decision | None:
     return _about(history, change, "confirm", lacking, reason)
 
 
-def _about(history: StateHistory, change: Change, kind: DecisionKind, launch: Sequence[int], reason: str) -> Decision:
+def _about(
+    history: StateHistory, change: Change[int], kind: DecisionKind, launch: Sequence[int], reason: str
+) -> Decision:
     bracket = (change.begin, change.after)
     return Decision(launch=tuple(launch), kind=kind, reason=reason, metric=history.metric, bracket=bracket)
 
 
-def _part_time(history: StateHistory, change: Change) -> Decision | None:
+def _part_time(history: StateHistory, change: Change[int]) -> Decision | None:
     """Decide to launch the version that is the most informative about how far a flaky failure reaches."""
     reach = history.reach(change)
     place = most_informative(history, change, reach)
@@ -241,7 +243,7 @@ def _part_time(history: StateHistory, change: Change) -> Decision | None:
     return replace(_about(history, change, "repeat", [place], reason), posterior=posterior)
 
 
-def _in_time(history: StateHistory, change: Change) -> Decision | None:
+def _in_time(history: StateHistory, change: Change[int]) -> Decision | None:
     """Decide to launch a side again if failures come so late or so rarely that the good side may have missed one."""
     chance = history.doubt(change)
     place = settling(history, change) if chance > history.rules.alpha else None
@@ -255,7 +257,7 @@ def _in_time(history: StateHistory, change: Change) -> Decision | None:
     return _about(history, change, "repeat", [place], reason)
 
 
-def _sides(history: StateHistory, change: Change) -> str:
+def _sides(history: StateHistory, change: Change[int]) -> str:
     before, after = (version_name(history.versions, place) for place in (change.begin, change.after))
     was, is_ = ("bad", "good") if change.kind == "first_fixed" else ("good", "bad")
     return f"{history.metric}: {before} is {was} and {after} is {is_}"
@@ -305,24 +307,24 @@ def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
     return f"{good}; only --search full would find a bad version between them" if unsearched else good
 
 
-def _change_found(versions: RowVersions, change: Change, rules: Rules) -> str:
+def _change_found(versions: RowVersions, change: Change[int], rules: Rules) -> str:
     metric, after, is_worse = change.metric, version_name(versions, change.after), change.kind == "first_bad"
     if metric == rules.level:  # whether that is bad depends on the baseline
         what = f"first version {'with' if is_worse else 'without'} {SIGNALS[metric].noun}"
     else:
         what = "first bad version" if is_worse else "first version that is good again"
-    if not change.untestable:
+    if not change.between:
         doubt = _doubt(versions, change, rules)
         if change.confirmed:
             return f"{metric}: {after} is the {what}{doubt}"
         return f"{metric}: {after} may be the {what}, but not both sides have {rules.agree} launches that agree{doubt}"
     start = "the start" if change.before is None else version_name(versions, change.before)
-    unclear = len(change.untestable)
+    unclear = len(change.between)
     found = f"{metric}: the {what} lies between {start} and {after}; unclear versions between them: {unclear}"
     return found if change.confirmed else f"{found}; not both sides have {rules.agree} launches that agree"
 
 
-def _doubt(versions: RowVersions, change: Change, rules: Rules) -> str:
+def _doubt(versions: RowVersions, change: Change[int], rules: Rules) -> str:
     """Return the reservation about a version whose few launches all failed."""
     if change.metric != "outcome" or change.kind == "first_fixed" or change.before is None:
         return ""
@@ -343,12 +345,12 @@ NEARLY = 0.9
 """Share of the best launch's information from which an image at hand is preferred."""
 
 
-def open_places(history: StateHistory, change: Change) -> list[int]:
+def open_places(history: StateHistory, change: Change[int]) -> list[int]:
     """Return the versions between the two sides that can still be launched."""
-    return [place for place in change.untestable if history.may_be_settled(place)]
+    return [place for place in change.between if history.may_be_settled(place)]
 
 
-def splitting_version(history: StateHistory, change: Change) -> int | None:
+def splitting_version(history: StateHistory, change: Change[int]) -> int | None:
     """Return the version that halves the range between the two sides, or None if nothing is left to launch.
 
     With `n` possible positions of the change, any split into parts of at most 2^(ceil(log2 n) - 1) is optimal in the
@@ -363,7 +365,7 @@ def splitting_version(history: StateHistory, change: Change) -> int | None:
     count = len(places) + 1
     silent = [
         place
-        for place in change.untestable
+        for place in change.between
         if not versions[place].testable or (versions[place].launches > 0 and history.states[place] is None)
     ]
     largest = (1 << (count - 1).bit_length()) // 2
@@ -391,7 +393,7 @@ def fails(reach: Reach, steps: int | None) -> float:
     return 1 - chance_of_luck(reach.seen, [_good(steps)])
 
 
-def most_informative(history: StateHistory, change: Change, reach: Reach) -> int | None:
+def most_informative(history: StateHistory, change: Change[int], reach: Reach) -> int | None:
     """Return the version whose next launch is the most informative about the extent; None if no launch could matter."""
     versions, alpha = history.versions, history.rules.alpha
     left = [0, *(versions[place].left(history.rules) for place in reach.places[1:])]
@@ -416,7 +418,7 @@ def most_informative(history: StateHistory, change: Change, reach: Reach) -> int
     return max(at_hand or bits, key=bits.__getitem__)
 
 
-def settling(history: StateHistory, change: Change) -> int | None:
+def settling(history: StateHistory, change: Change[int]) -> int | None:
     """Return the side of a change whose next launch, if it ends like the earlier ones, leaves the smaller doubt."""
     good, bad = history.evidence(change.good_side), history.evidence(change.bad_side)
     (steps,) = _steps(history, [change.good_side])

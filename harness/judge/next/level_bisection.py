@@ -197,7 +197,7 @@ class LevelHistory:
         """Return the next round; None if more rounds would show nothing."""
         return (self._narrow() or self._confirm()) if self.firsts else self._look()
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[Change[int], ...]:
         """Return the steps that were found, each as an interval that misses the right version with chance `alpha`."""
         return tuple(self._change(number) for number in range(len(self.firsts)))
 
@@ -288,7 +288,7 @@ class LevelHistory:
             launch=tuple(places), kind="compare", reason=reason, metric=self.rules.level, posterior=posterior
         )
 
-    def _change(self, number: int) -> Change:
+    def _change(self, number: int) -> Change[int]:
         """Return the measured versions that enclose a step; it lies beyond each with probability alpha / 2 at most."""
         measured, sure = self.figures.places, self.rules.alpha / 2
         before = max(p for p in measured if self.reached(number, p) <= sure or p == measured[0])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness import amounts
-from harness.model import SeriesChange, SeriesVerdict
+from harness.model import Change, SeriesVerdict
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import version_range
 
@@ -31,7 +31,8 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
     yield f"{plain(found.history)}: {count}, {rounds}; {side} is worse; the limit is a change of {_share(found.limit)}"
     for change in found.changes:
         chance = "" if change.p is None else f", {amounts.probability(change.p)}"
-        yield f"  {_place(change)}: {amounts.effect(change.effect)}{chance}"
+        size = "" if change.effect is None else amounts.effect(change.effect)
+        yield f"  {_place(change, found.versions)}: {size}{chance}"
     if found.noise is None:
         yield f"  nothing could be judged: {why}"
     else:
@@ -59,15 +60,15 @@ def _assumed(found: SeriesVerdict) -> str:
     return f"neighbouring values follow one another (correlation {share}), so a change must be larger to show"
 
 
-def _place(change: SeriesChange) -> str:
-    before, after = version(change.before or ""), version(change.after)
+def _place(change: Change[int], versions: Sequence[str]) -> str:
+    before, after = version("" if change.before is None else versions[change.before]), version(versions[change.after])
     word = _KINDS[change.kind]
     if change.kind == "drift":
         return f"gradual {word} from {before} to {after}"
     if change.before is None:
         return f"{word} {after}"
-    if change.between:
-        return f"{word} after {before}, {after} at the latest ({version_range(change.between)} cannot be judged)"
+    if between := [versions[place] for place in change.between]:
+        return f"{word} after {before}, {after} at the latest ({version_range(between)} cannot be judged)"
     return f"{word} {after} (after {before})"
 
 

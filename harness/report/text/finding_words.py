@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from harness import amounts
-from harness.model import LEVELS, Finding, FindingKind, Metric, signal_of
+from harness.model import LEVELS, ChangeKind, Finding, Metric, signal_of
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import lane_text, variant_text, version_range
 from harness.report.text.signal_words import shown_signal
@@ -78,7 +78,7 @@ def line(finding: Finding) -> str:
     return f"{place(finding)}: {text(finding)}"
 
 
-def boundary(kind: FindingKind, older: str | None, newer: str, untestable: Sequence[str] = ()) -> str:
+def boundary(kind: ChangeKind, older: str | None, newer: str, untestable: Sequence[str] = ()) -> str:
     """Return where a finding begins or ends: `since 6.3.0 (last good 6.2.0)`."""
     after, before = version(newer), version(older or "")
     gap = f"{version_range(untestable)} cannot be judged" if untestable else ""

@@ -17,7 +17,7 @@ Run = tuple[list[Measurement], tuple[SeenFinding, ...]]
 
 
 def finding(run: int, before: str | None, after: str, kind: str = "first_bad") -> SeenFinding:
-    return SeenFinding(run=f"{run}", number=1, signal="memory", kind=kind, before=before, after=after)  # type: ignore[arg-type]
+    return SeenFinding(run=f"{run}", number=1, metric="memory", kind=kind, before=before, after=after)  # type: ignore[arg-type]
 
 
 def run(number: int, *findings: SeenFinding, states: Mapping[str, SignalState] | None = None) -> Run:

@@ -32,7 +32,7 @@ from tests.players.trials import (
 FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
 
 
-def measured(ms: list[float], **more) -> tuple[Change, ...]:
+def measured(ms: list[float], **more) -> tuple[Change[int], ...]:
     return find_changes(of_row(row_of(ms, **more)))
 
 
@@ -138,13 +138,13 @@ def test_a_change_tells_how_large_it_is(cells, number, effect):
 def test_launches_that_could_have_failed_later_prove_nothing(more):
     doubtful = replace(cell("inconclusive"), **{"steps": 4000, **more})
     (found,) = changes([doubtful, replace(CRASH, steps=3000)])
-    assert (found.kind, found.after, found.untestable) == ("bad_from_start", 1, (0,))
+    assert (found.kind, found.after, found.between) == ("bad_from_start", 1, (0,))
 
 
 def test_versions_that_crashed_before_the_first_leak_are_told():
     """They ran, but their memory is unknown: the leak may be younger than the series."""
     found = next(one for one in changes([CRASH, CRASH, LEAK, FLAT]) if one.metric == "memory")
-    assert (found.kind, found.before, found.after, found.untestable) == ("bad_from_start", None, 2, (0, 1))
+    assert (found.kind, found.before, found.after, found.between) == ("bad_from_start", None, 2, (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_versions_that_crashed_before_the_first_leak_are_told():
 def test_a_gap_is_an_interval(cells, number, place):
     """If a version in a gap may be guilty, blaming the version after the gap sends users to the wrong changelog."""
     found = changes(cells)[number]
-    assert (found.before, found.after, found.untestable) == place
+    assert (found.before, found.after, found.between) == place
 
 
 @given(st.lists(st.sampled_from([True, False, None]), max_size=12))
@@ -177,7 +177,7 @@ def test_a_crash_in_one_of_five_is_not_blamed_on_the_wrong_version():
     """Three good launches of the version before would have missed the crash half of the time."""
     rare = cell("crash", trials=10, failed=2)
     (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, FLAT, rare]) if one.metric == "outcome"]
-    assert (found.kind, found.before, found.after, found.untestable) == ("first_bad", 0, 3, (1, 2))
+    assert (found.kind, found.before, found.after, found.between) == ("first_bad", 0, 3, (1, 2))
     assert found.p is not None
     assert named(changes([cell("flat", trials=120), rare])) == [("outcome", "first_bad", 0, 1)]
 
@@ -190,7 +190,7 @@ def test_one_launch_that_died_like_a_version_that_crashes_is_bad_too(signal, pla
     once = replace(cell("inconclusive", trials=8, failed=1), signal=signal)
     crash = replace(cell("crash", trials=8, failed=3), signal=11)
     (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, once, crash]) if one.metric == "outcome"]
-    assert (found.before, found.after, found.untestable) == place
+    assert (found.before, found.after, found.between) == place
     assert (found.kind, found.verdict) == ("first_bad", "crash")
 
 
@@ -325,7 +325,7 @@ def test_one_version_with_too_few_launches_does_not_blind_the_rest():
     trials = row_of([1, 1, 1, 2, 2, 2])
     trials[2] = trials[2][:1]
     found = find_changes(of_row(trials))
-    assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
+    assert [(one.before, one.after, one.between) for one in found] == [(1, 3, (2,))]
 
 
 def history_of(days: list[str], ms: list[float], *, extra_kib: float = 0.0) -> list[list[Trial]]:

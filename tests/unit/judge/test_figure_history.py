@@ -18,7 +18,7 @@ def judged(figures: Floats | list[float], *, sigma: float = 0.02, rounds: int = 
 
 
 def told(found: SeriesVerdict) -> list[tuple[str, int, int]]:
-    return [(change.kind, int(change.before or -1), int(change.after)) for change in found.changes]
+    return [(change.kind, change.begin, change.after) for change in found.changes]
 
 
 ONE = np.ones(25)
@@ -48,7 +48,7 @@ def test_an_episode_and_a_stair_in_a_short_history_are_named(levels: list[float]
     figures = np.array(levels)
     hits = [judged(figures, sigma=0.01, seed=seed).changes for seed in range(20)]
     first = int(np.flatnonzero(np.diff(figures))[0])
-    named = [bool(found) and int(found[0].before or 0) <= first < int(found[0].after) for found in hits]
+    named = [bool(found) and found[0].begin <= first < found[0].after for found in hits]
     assert sum(named) >= 18
     assert not any(judged(np.ones(len(levels)), sigma=0.01, seed=seed).changes for seed in range(100))
 

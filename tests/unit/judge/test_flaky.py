@@ -36,7 +36,7 @@ def test_a_version_whose_launches_all_failed_is_seen_beside_the_others():
     """
     always, half, few = cell("crash", failed=3), cell("crash", trials=8, failed=4), cell("flat", trials=3)
     (found,) = [one for one in changes([cell("flat", trials=30), few, always, half, half]) if one.metric == "outcome"]
-    assert (found.before, found.after, found.untestable) == (0, 2, (1,))
+    assert (found.before, found.after, found.between) == (0, 2, (1,))
 
 
 def test_launches_of_an_untested_version_are_not_good_launches():
@@ -109,7 +109,7 @@ def good(*steps: int) -> list[Trial]:
     return [launch(number, steps=each) for number, each in enumerate(steps)]
 
 
-def found_in(*versions: list[Trial]) -> tuple[Change, ...]:
+def found_in(*versions: list[Trial]) -> tuple[Change[int], ...]:
     return outcome_changes([cell_of(each) for each in versions], versions, baseline=None)
 
 
@@ -122,7 +122,7 @@ def test_launches_that_stopped_before_others_failed_accuse_nobody():
     """Versions fail at step 3,000: seven launches of the version before stopped at 500, and it was called good."""
     whole, short = good(4000, 4000, 4000), good(4000, *[500] * 7)
     (found,) = found_in(whole, short, bad(3000, 2900, 3100), bad(2950, 3050, 2990))
-    assert (found.before, found.after, found.untestable) == (0, 2, (1,))
+    assert (found.before, found.after, found.between) == (0, 2, (1,))
     (named,) = found_in(whole, good(4000, 4000, 4000), bad(3000, 2900, 3100), bad(2950, 3050, 2990))
     assert (named.before, named.after) == (1, 2)
 
@@ -131,7 +131,7 @@ def test_launches_that_outlived_every_failure_count_whole():
     (found,) = found_in(good(4000, 500, 500), bad(40, 499, 60))
     assert (found.before, found.after) == (0, 1)
     (later,) = found_in(good(4000, 500, 500), bad(40, 500, 60))
-    assert (later.before, later.untestable) == (None, (0,))
+    assert (later.before, later.between) == (None, (0,))
 
 
 def test_versions_whose_launches_stopped_too_early_get_more():

@@ -23,7 +23,7 @@ def levels_of(figures: Floats, **more: float) -> Levels:
     return find_levels(lay_out(made(figures, **more)), least=LIMIT, alpha=0.0064)  # type: ignore[arg-type]
 
 
-def changes(figures: Floats) -> list[Change]:
+def changes(figures: Floats) -> list[Change[int]]:
     table = RoundTable(values=made(figures), positions=tuple(range(len(figures))))
     return known_levels("step_time", table, limit=math.expm1(LIMIT)).changes()
 

@@ -102,7 +102,7 @@ def test_a_version_with_one_launch_hides_nothing_and_is_not_called_noisy() -> No
     trials[1] = trials[1][:1]
     found = judged(trials, limit("equal"))
     assert kinds(found) == [("first_bad", 0, 2)]
-    assert found.changes[0].untestable == (1,)
+    assert found.changes[0].between == (1,)
     assert "two launches" in found.seen[1].why
 
 

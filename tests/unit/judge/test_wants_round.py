@@ -253,7 +253,7 @@ def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
     trials = row([1, 1, 1, 1, 1.2, 1.2, 1.2, 1.2])
     compared = of_row(trials)
 
-    def changes(noise: Noise | None) -> tuple[Change, ...]:
+    def changes(noise: Noise | None) -> tuple[Change[int], ...]:
         return find_changes(replace(compared, noise=noise))
 
     assert [change.after for change in changes(None)] == [4]

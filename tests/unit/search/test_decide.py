@@ -132,7 +132,7 @@ def test_what_earlier_runs_know_splits_the_history():
 def test_a_gap_is_an_interval():
     spots, log = play(fresh(12), step_at(7, untestable=(5, 6, 7)))
     (found,) = conclude(spots, rules=RULES)
-    assert (found.before, found.after, found.untestable) == (4, 8, (5, 6, 7))
+    assert (found.before, found.after, found.between) == (4, 8, (5, 6, 7))
     assert "lies between version 4 and version 8; unclear versions between them: 3" in log[-1].reason
 
 
@@ -221,7 +221,7 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
         run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
     searched = row_run(runs, asked=Trials(least=2, most=2))
     (found,) = searched_changes(searched, rules_of(searched))
-    assert (found.before, found.untestable, found.after) == (1, (2,), 3)
+    assert (found.before, found.between, found.after) == (1, (2,), 3)
 
 
 def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions() -> None:

@@ -207,7 +207,7 @@ def test_a_version_that_is_good_for_fewer_steps_than_others_needed_to_fail_is_no
     bad = Evidence().failed(3000).failed(3000)
     spots = [VersionEvidence(launches=8, states={"outcome": each}) for each in (good, good, short, bad, bad)]
     (found,) = conclude(spots, rules=Rules())
-    assert (found.before, found.untestable, found.after) == (1, (2,), 3)
+    assert (found.before, found.between, found.after) == (1, (2,), 3)
     able = [replace(spot, launches=2) for spot in spots]
     decision = decide(able, rules=Rules())
     assert decision.launch == (2,)
