@@ -57,7 +57,7 @@ KINDS = (
 def is_told(rng: Generator, kind: Watched) -> bool:
     """Return whether a drift is reported in one generated history."""
     true = math.log1p(kind.per_version) * np.arange(kind.versions) + rng.normal(0, kind.own, kind.versions)
-    points: list[LevelPoint] = []
+    points, versions = list[LevelPoint](), [str(place) for place in range(kind.versions)]
     told = False
     for run in range(1, kind.versions):
         day = rng.normal(0, DAYS)
@@ -65,7 +65,7 @@ def is_told(rng: Generator, kind: Watched) -> bool:
             log = float(true[version] + day + rng.normal(0, kind.sigma / math.sqrt(LAUNCHES)))
             points.append(LevelPoint(run=run, version=version, log=log, launches=LAUNCHES))
         if kind.looks or run == kind.versions - 1:
-            told = told or drift_of(points, signal="step_time", least=math.log1p(kind.limit)) is not None
+            told = told or drift_of(points, versions, signal="step_time", least=math.log1p(kind.limit)) is not None
     return told
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from harness.history.records import Drift, FindingLife, Measurement, SeenFinding
+from harness.history.records import FindingLife, Measurement, SeenFinding
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import LevelPoint, drift_of
-from harness.model import BAD, LEVELS, SIGNALS, STAND_INS, Effect, grouped, log_of
+from harness.model import BAD, LEVELS, SIGNALS, STAND_INS, Drift, grouped, log_of
 from harness.model.attributed import Order, bounds_of
 
 # ---------------------------------------------------------------- lives
@@ -132,13 +132,8 @@ def drifts_of(measured: Sequence[Measurement], versions: Sequence[str]) -> Itera
             )
             for one, value in known
         ]
-        found = drift_of(points, signal=signal, least=log_of(signal, limit))
+        found = drift_of(points, versions, signal=signal, least=log_of(signal, limit))
         last = known[-1][1]
         # In the signal's unit, the newest version differs from the oldest by more than what never counts.
-        if found is not None and abs(last - last * math.exp(-sign * found.size)) > SIGNALS[signal].least:
-            low, high = sorted(math.exp(sign * bound) for bound in found.interval)
-            yield Drift(
-                signal=signal, first=versions[found.first], last=versions[found.last], p=found.p,
-                versions=found.versions, runs=found.runs,
-                effect=Effect(value=math.exp(sign * found.size), unit="ratio", ci=(low, high)),
-            )  # fmt: skip
+        if found is not None and abs(last - last / found.effect.value) > SIGNALS[signal].least:
+            yield found

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 from harness.history.records import (
-    Drift,
     FindingLife,
     HistoryView,
     IndexedHistory,
@@ -18,7 +17,7 @@ from harness.history.records import (
     SeenFinding,
     merged,
 )
-from harness.model import CellVerdict, Effect, SignalVerdict, grouped
+from harness.model import CellVerdict, Drift, Effect, SignalVerdict, grouped
 
 Some = Sequence[object] | None
 """The values of a column that are asked for; None asks for all."""

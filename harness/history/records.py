@@ -1,4 +1,4 @@
-"""Defines records of what the index holds: runs, histories over days, findings with their lives, drifts."""
+"""Defines records of what the index holds: runs, histories over days, findings with their lives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from harness.model.from_file import Scalar
-from harness.model.judged import CellState, CellVerdict, Change, Effect, Metric
+from harness.model.judged import CellState, CellVerdict, Change, Drift
 from harness.model.signals import Per
 
 RunKind = Literal["sweep", "rehearsal", "probe", "killed"]
@@ -64,24 +64,6 @@ class FindingLife:
     seen: str
     ends: SeenFinding | None = None
     closed: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drift:
-    """A signal that becomes worse from version to version, too little to show in any single one.
-
-    `effect` is the ratio of the last version's level to the first one's. `versions` and `runs` are the numbers of
-    versions and runs that show it. `p` is the p-value, corrected for all tests, also those at earlier looks at this
-    history.
-    """
-
-    signal: Metric
-    first: str
-    last: str
-    effect: Effect
-    p: float
-    versions: int
-    runs: int
 
 
 @dataclass(frozen=True, kw_only=True)

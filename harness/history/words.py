@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness import amounts
-from harness.history.records import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
-from harness.model import SignalState
+from harness.history.records import FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.model import Drift, SignalState
 from harness.model.signals import in_words
 from harness.report.text.finding_words import UNCONFIRMED, boundary, symptom
 from harness.report.text.harmless_text import plain, version

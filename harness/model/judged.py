@@ -327,6 +327,24 @@ class Finding(Change[str]):
     consequence_of: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """A signal that becomes worse from version to version, too little to show in any single one.
+
+    `effect` is the ratio of the last version's level to the first one's. `versions` and `runs` are the numbers of
+    versions and runs that show it. `p` is the p-value, corrected for all tests, also those at earlier looks at this
+    history.
+    """
+
+    signal: Metric
+    first: str
+    last: str
+    effect: Effect
+    p: float
+    versions: int
+    runs: int
+
+
 def bad_along(places: Sequence[Place], changes: Sequence[Change[Place]]) -> list[bool]:
     """Return whether the changes of one history make it bad at each of its places, oldest first."""
     changed = {change.after: change.kind != "first_fixed" for change in changes}

@@ -26,8 +26,8 @@ from scipy.special import stdtr, stdtrit
 
 from harness.judge.comparison.noise import CONFIDENCE
 from harness.judge.history.changepoints import MARGIN
-from harness.judge.history.changes import FAMILY_ALPHA, TOTAL_WEIGHT
-from harness.model import Floats, Interval, grouped, signal_of
+from harness.judge.history.changes import FAMILY_ALPHA, TOTAL_WEIGHT, level_ratio
+from harness.model import Drift, Floats, Interval, grouped, signal_of
 
 FEWEST = 6
 """Fewest versions through which a line counts as a drift: fewer may line up by chance."""
@@ -49,24 +49,9 @@ class LevelPoint:
     launches: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class DriftFound:
-    """A drift: from position `first` to `last`, the figure worsens by `size` (a log). `p` is corrected for all looks;
-    `versions` and `runs` are the numbers of versions and runs that show it.
-    """
-
-    first: int
-    last: int
-    size: float
-    interval: Interval
-    p: float
-    versions: int
-    runs: int
-
-
-def drift_of(points: Sequence[LevelPoint], *, signal: str, least: float) -> DriftFound | None:
-    """Return the drift that lasts up to the newest version, the longest one if there are several; None if there is
-    none.
+def drift_of(points: Sequence[LevelPoint], versions: Sequence[str], *, signal: str, least: float) -> Drift | None:
+    """Return the drift that lasts up to the newest of the `versions`, the longest one if there are several; None if
+    there is none.
 
     It must rise by at least `least`, a log. The probability of a false drift is FAMILY_ALPHA for all signals of a
     history and all looks together.
@@ -89,11 +74,11 @@ def drift_of(points: Sequence[LevelPoint], *, signal: str, least: float) -> Drif
             continue
         size, interval, p = line
         if size >= least and p * tried < alpha:
-            return DriftFound(
-                first=every[start],
-                last=every[-1],
-                size=size,
-                interval=interval,
+            return Drift(
+                signal=signal,
+                first=versions[every[start]],
+                last=versions[every[-1]],
+                effect=level_ratio(signal, size, interval),
                 p=p * tried,
                 versions=count - start,
                 runs=len({point.run for point in joined if point.version >= every[start]}),

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from harness.judge.history.drift import FEWEST, DriftFound, LevelPoint, drift_of
+from harness.judge.history.drift import FEWEST, LevelPoint, drift_of
+from harness.model import Drift
 
 LIMIT = math.log1p(0.05)
 
@@ -26,21 +27,21 @@ def watched(
     return points
 
 
-def judged(points: list[LevelPoint], *, least: float = LIMIT, signal: str = "step_time") -> DriftFound | None:
-    return drift_of(points, signal=signal, least=least)
+def judged(points: list[LevelPoint], *, least: float = LIMIT, signal: str = "step_time") -> Drift | None:
+    return drift_of(points, [f"{place}" for place in range(40)], signal=signal, least=least)
 
 
 def test_one_percent_a_version_is_found_over_twelve() -> None:
     found = judged(watched(math.log(1.01) * number for number in range(12)))
     assert found is not None
-    assert (found.first, found.last, found.versions, found.runs) == (0, 11, 12, 11)
+    assert (found.first, found.last, found.versions, found.runs) == ("0", "11", 12, 11)
     assert found.p < 1e-4
 
 
 def test_its_interval_holds_the_truth_as_often_as_it_says() -> None:
     logs = [math.log(1.01) * number for number in range(12)]
     found = [judged(watched(logs, seed=seed)) for seed in range(60)]
-    held = sum(one is not None and one.interval[0] < logs[-1] < one.interval[1] for one in found)
+    held = sum(one is not None and one.effect.bounds[0] < math.exp(logs[-1]) < one.effect.bounds[1] for one in found)
     assert held >= 53
 
 
@@ -48,7 +49,7 @@ def test_it_is_found_after_a_quiet_time() -> None:
     """Twenty quiet versions hide the slope of the last twelve from a line through all versions."""
     found = judged(watched([0.0] * 20 + [math.log(1.01) * number for number in range(12)]))
     assert found is not None
-    assert 12 <= found.first <= 22
+    assert 12 <= int(found.first) <= 22
 
 
 def test_a_step_is_no_drift() -> None:
@@ -81,7 +82,7 @@ def test_figures_without_noise_are_judged() -> None:
     points = watched((0.02 * number for number in range(12)), sigma=0.0)
     found = judged(points, signal="image_size")
     assert found is not None
-    assert found.size == pytest.approx(0.22)
+    assert math.log(found.effect.value) == pytest.approx(0.22)
 
 
 @pytest.mark.parametrize(("sigma", "least"), [(0.01, LIMIT), (0.05, LIMIT), (0.05, math.log1p(0.01))])
