@@ -259,67 +259,44 @@ def with_consequences(
     A consequence begins with its cause, and both end together or not at all; a version in which one is mostly repaired
     may be the end of the other. In a chain, the first cause counts.
     """
-    causes = _consequences(findings, {version: place for place, version in enumerate(versions)}, known, ratios)
-    return tuple(replace(finding, consequence_of=causes.get(finding, "")) for finding in findings)
+    order = {version: place for place, version in enumerate(versions)}
+    sized = [replace(one, effect=ratios.get((one.metric, one.after), one.effect)) for one in findings]
+    signs = grouped((sign_of(one), one) for one in sized)
+    episodes = [episode for of_sign in signs.values() for episode in episodes_of(of_sign, order)]
+    ends = {episode.finding: _ends(episode, known, order) for episode in episodes}
+    causes = {
+        result: [cause for cause in ends if _same_time(ends[cause], ends[result]) and _explains(cause, result, known)]
+        for result in ends
+    }
+    first = [(episode, _first_cause(episode.finding, causes)) for episode in episodes]
+    own = {one for episode, cause in first if cause == episode.finding for one in episode.findings}
+    told = {one: cause.metric for episode, cause in first for one in episode.findings if one not in own}
+    return tuple(replace(one, consequence_of=told.get(of, "")) for one, of in zip(findings, sized, strict=True))
 
 
-def _consequences(
-    findings: Sequence[Finding], order: Order, known: Mapping[str, CellVerdict], ratios: Ratios
-) -> dict[Finding, str]:
-    """Return, by each finding of one row that is a consequence, the metric of its first cause."""
-    signs = grouped((sign_of(finding), finding) for finding in findings)
-    items = [
-        _Sized(
-            episode=episode,
-            mild=mostly_fixed(episode, known, order),
-            effect=ratios.get((episode.finding.metric, episode.finding.after), episode.finding.effect),
-        )
-        for of_sign in signs.values()
-        for episode in episodes_of(of_sign, order)
-    ]
-    causes = {item: [other for other in items if _explains(other, item, known)] for item in items}
-    first = [(item, _first_cause(item, causes)) for item in items]
-    own = {finding for item, cause in first if cause is item for finding in item.episode.findings}
-    return {finding: cause.metric for item, cause in first for finding in item.episode.findings if finding not in own}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Sized:
-    """An episode with the version in which it is mostly repaired, and the size of its effect."""
-
-    episode: Episode
-    mild: int | None
-    effect: Effect | None
-
-    @property
-    def ends(self) -> list[Episode]:
-        """Return it with its end, and with the version in which it is mostly repaired in place of its end."""
-        if self.mild is None:
-            return [self.episode]
-        return [self.episode, replace(self.episode, until=(self.mild - 1, self.mild), seen=self.mild - 1)]
-
-    @property
-    def metric(self) -> str:
-        return self.episode.finding.metric
+def _ends(episode: Episode, known: Mapping[str, CellVerdict], order: Order) -> list[Episode]:
+    """Return an episode with its end, and with the version in which it is mostly repaired in place of its end."""
+    mild = mostly_fixed(episode, known, order)
+    return [episode] if mild is None else [episode, replace(episode, until=(mild - 1, mild), seen=mild - 1)]
 
 
 _PLACES = {name: place for place, name in enumerate(SIGNALS)}
 
 
-def _first_cause(item: _Sized, causes: Mapping[_Sized, Sequence[_Sized]]) -> _Sized:
-    while causes[item]:
-        item = min(causes[item], key=lambda cause: _PLACES[cause.metric])
-    return item
+def _first_cause(finding: Finding, causes: Mapping[Finding, Sequence[Finding]]) -> Finding:
+    while causes[finding]:
+        finding = min(causes[finding], key=lambda cause: _PLACES[cause.metric])
+    return finding
 
 
-def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
-    if not _same_time(cause, result) or not _may_explain(cause, result, known):
+def _explains(cause: Finding, result: Finding, known: Mapping[str, CellVerdict]) -> bool:
+    if not _may_explain(cause, result, known):
         return False
     is_mutual = _may_explain(result, cause, known)
     return not is_mutual or _PLACES[cause.metric] > _PLACES[result.metric]  # the more specific one is the cause
 
 
-def _may_explain(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
+def _may_explain(cause: Finding, result: Finding, known: Mapping[str, CellVerdict]) -> bool:
     is_named = _names(cause.metric, result.metric) or _is_printing(cause, result, known)
     return is_named and _in_reason(cause.effect, result.effect) and _is_plausible(cause, result, known)
 
@@ -337,17 +314,17 @@ TOUCHED_S = 5e-6
 """Most seconds that it takes to map, fill and copy a KiB of memory that grows."""
 
 
-def _is_plausible(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
+def _is_plausible(cause: Finding, result: Finding, known: Mapping[str, CellVerdict]) -> bool:
     """Return whether a cause is large enough; True if the sizes are not known. Growth explains memory that grows, a
     peak, and steps that take longer by the time to use that memory and by as much as they slow down within a launch.
     What takes time once in a launch explains a run that is longer by at most REASON times as much.
     """
-    growth, effect, finding = cause.effect, result.effect, result.episode.finding
+    growth, effect = cause.effect, result.effect
     if growth is None or effect is None:
         return True
     if cause.metric in ITEM_KIB and result.metric in ("memory", "worker_memory"):
         return effect.value <= ITEM_KIB[cause.metric] * growth.value
-    old, new = known.get(finding.before or ""), known.get(finding.after)
+    old, new = known.get(result.before or ""), known.get(result.after)
     if old is None or new is None or (more := _difference(result.metric, old, new)) is None:
         return True
     if result.metric == "run_time" and SIGNALS[cause.metric].spent == "once":
@@ -365,22 +342,22 @@ def _difference(metric: str, old: CellVerdict, new: CellVerdict) -> float | None
     return None if before is None or after is None else after - before
 
 
-def _is_printing(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
+def _is_printing(cause: Finding, result: Finding, known: Mapping[str, CellVerdict]) -> bool:
     """Return whether steps, or runs without steps, take longer by no more than their additional output may take."""
-    finding = result.episode.finding
-    old, new = known.get(finding.before or ""), known.get(finding.after)
+    old, new = known.get(result.before or ""), known.get(result.after)
     if cause.metric != "output" or result.metric not in (*STEP_TIMES, "run_time") or old is None or new is None:
         return False
     more_s, more = (_difference(name, old, new) for name in (result.metric, cause.metric))
     return more_s is not None and more is not None and 0 < more_s <= BYTE_S * more
 
 
-def _same_time(cause: _Sized, result: _Sized) -> bool:
-    """Return whether both may have begun at the same version and, if either ended, have ended at the same version."""
-    first, second = cause.episode.begins, result.episode.begins
-    if first is None or second is None or cause.episode.from_start != result.episode.from_start:
+def _same_time(cause: Sequence[Episode], result: Sequence[Episode]) -> bool:
+    """Return whether both may have begun at the same version and, if either ended, have ended at the same version. Each
+    is one episode with all versions in which it may have ended."""
+    first, second = cause[0], result[0]
+    if first.begins is None or second.begins is None or first.from_start != second.from_start:
         return False
-    pairs = itertools.product(cause.ends, result.ends)
+    pairs = itertools.product(cause, result)
     return any((one.until is None) == (other.until is None) and met([one, other]) is not None for one, other in pairs)
 
 
