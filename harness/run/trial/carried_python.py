@@ -34,7 +34,7 @@ UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 """The flags of a compiled module (PEP 552) whose source Python does not look for."""
 ALWAYS = ("encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8_sig", "site")
 LISTS = """
-import importlib, json, sys, sysconfig
+import importlib.machinery, json, sys, sysconfig
 for name in sys.argv[1:]:
     try:
         importlib.import_module(name)
@@ -42,10 +42,13 @@ for name in sys.argv[1:]:
         pass
 with open("/proc/self/maps") as maps:
     mapped = sorted({line.split(None, 5)[5].strip() for line in maps if ".so" in line and " /" in line})
-files = sorted({module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)})
+folders = {name: getattr(module, "__path__", None) for name, module in list(sys.modules.items())}
+specs = [importlib.machinery.PathFinder.find_spec(name, folders.get(name.rpartition(".")[0])) for name in folders]
+files = sorted({spec.origin for spec in specs if spec is not None and spec.has_location})
 print(json.dumps([sysconfig.get_path("stdlib"), files, mapped]))
 """
-"""Prints the folder of the standard library, the files of these modules and their imports, and mapped libraries."""
+"""Prints the folder of the standard library, the files of these modules and their imports, and mapped libraries. The
+files are found by the modules' names, because `collections.abc` puts another module in its own place (Python 3.13)."""
 
 
 def words(root: str) -> tuple[str, ...]:
