@@ -320,7 +320,7 @@ def test_a_plan_that_does_not_keep_its_script_is_a_message(tmp_path: Path) -> No
     [
         b"# coding: no-such-codec\n",
         b"# coding: zlib_codec\n",
-        b"# coding: punycode\n\xff",
+        b"# coding: undefined\n",
         b"x = " + b"-" * 200_000 + b"1\n",
     ],
     ids=["unknown", "not-a-text", "odd", "deep"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -231,23 +232,23 @@ def test_an_index_that_cannot_be_kept_ends_no_sweep(tmp_path: Path) -> None:
 def test_every_table_and_column_is_documented() -> None:
     """A user who writes a query has only the page to go by."""
     page = DOCS.read_text()
-    connection = sqlite3.connect(":memory:")
-    for table in TABLES:
-        connection.execute(table)
-    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        (line,) = [line for line in page.splitlines() if line.startswith(f"| `{table}` |")]
-        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        assert [column for column in columns if f"`{column}`" not in line] == []
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for table in TABLES:
+            connection.execute(table)
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            (line,) = [line for line in page.splitlines() if line.startswith(f"| `{table}` |")]
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            assert [column for column in columns if f"`{column}`" not in line] == []
 
 
 def test_the_queries_of_the_page_run(tmp_path: Path) -> None:
     made.three_days(tmp_path)
     harness(tmp_path, "runs")
-    connection = sqlite3.connect(tmp_path / FILE)
     queries = DOCS.read_text().split("```sql\n")[1:]
     assert queries
-    for text in queries:
-        connection.execute(text.split("```")[0]).fetchall()
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        for text in queries:
+            connection.execute(text.split("```")[0]).fetchall()
 
 
 # ---------------------------------------------------------------- drift

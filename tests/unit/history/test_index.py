@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import multiprocessing
 import os
@@ -39,7 +40,7 @@ def tables(out: Path) -> dict[str, list[Any]]:
         " ORDER BY 1, 2",
         "concluded": "SELECT series, variant, concluded FROM histories ORDER BY 1, 2",
     }
-    with sqlite3.connect(out / FILE) as connection:
+    with contextlib.closing(sqlite3.connect(out / FILE)) as connection, connection:
         return {name: connection.execute(query).fetchall() for name, query in joined.items()}
 
 
@@ -136,13 +137,13 @@ def _cut_short(index: Path) -> None:
 
 
 def _with_a_trigger(index: Path) -> None:
-    with sqlite3.connect(index) as connection:
+    with contextlib.closing(sqlite3.connect(index)) as connection, connection:
         connection.execute("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM runs; END")
 
 
 def _with_odd_values(path: Path) -> None:
     """It ended `harness runs` in a traceback."""
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE runs SET warnings = '{'")
 
 
@@ -175,11 +176,12 @@ def test_a_damaged_index_is_made_anew_and_the_old_one_kept(
 def test_an_index_of_a_newer_harness_is_left_as_it_is(tmp_path: Path) -> None:
     made.three_days(tmp_path)
     paths(tmp_path)
-    with sqlite3.connect(tmp_path / FILE) as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as connection, connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(UsageError, match=r"written by a newer harness \(format 99; this one supports 1\)"):
         paths(tmp_path)
-    assert sqlite3.connect(tmp_path / FILE).execute("PRAGMA user_version").fetchone() == (99,)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (99,)
 
 
 def test_a_locked_index_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,11 +189,10 @@ def test_a_locked_index_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.
     paths(tmp_path)
     made.write_run(tmp_path, 4, {"1.3": made.good()})
     monkeypatch.setattr(database, "BUSY_S", 0.1)
-    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(InfrastructureError, match=r"another process has kept it locked for 0 s; try again"):
-        paths(tmp_path)
-    other.execute("ROLLBACK")
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(InfrastructureError, match=r"another process has kept it locked for 0 s; try again"):
+            paths(tmp_path)
     assert len(paths(tmp_path)) == 4
 
 
@@ -240,7 +241,7 @@ def test_killed_in_the_middle_it_holds_whole_runs_and_goes_on(tmp_path: Path) ->
     with subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[3]) as process:
         assert until(lambda: _has_runs(tmp_path, 3), seconds=60)
         process.send_signal(signal.SIGKILL)
-    with sqlite3.connect(tmp_path / FILE) as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as connection, connection:
         cells = connection.execute("SELECT count(*) FROM cells GROUP BY run").fetchall()
     assert cells
     assert {count for (count,) in cells} == {6}
@@ -250,7 +251,7 @@ def test_killed_in_the_middle_it_holds_whole_runs_and_goes_on(tmp_path: Path) ->
 
 def _has_runs(out: Path, least: int) -> bool:
     try:
-        with sqlite3.connect(f"file:{out / FILE}?mode=ro", uri=True) as connection:
+        with contextlib.closing(sqlite3.connect(f"file:{out / FILE}?mode=ro", uri=True)) as connection, connection:
             return bool(connection.execute("SELECT count(*) FROM runs").fetchone()[0] >= least)
     except sqlite3.Error:
         return False
@@ -314,7 +315,7 @@ def test_what_is_no_text_or_no_number_is_stored_as_one_that_is(tmp_path: Path) -
 
     _edited(run / "result.json", spoil)
     paths(tmp_path)
-    with sqlite3.connect(tmp_path / FILE) as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as connection, connection:
         (why,) = connection.execute("SELECT why FROM cells").fetchone()
         figures = dict(connection.execute("SELECT signal, value FROM figures"))
     assert (why[:2], len(why)) == ("?x", 2000)
