@@ -23,7 +23,7 @@ from harness.model import Explanation, Matrix, RunResult, SearchMode, Stop, Tria
 from harness.plan.cells import Selection, make_plan, select
 from harness.plan.explain import explain, most_launches, typical_launches
 from harness.run.hosts.mounted_data import missing_data
-from harness.run.trial.payload import payload_hash
+from harness.run.trial.payload import keep_inputs, payload_hash
 from harness.store import RunDirectory, inputs
 from harness.store.plan_file import plan_to_json
 
@@ -115,7 +115,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
         told = plan_to_json(
             plan,
             payload=payload_hash,
-            inputs=functools.partial(inputs.keep_inputs, directory=journal.path),
+            inputs=functools.partial(keep_inputs, directory=journal.path),
             dockerfile=functools.partial(inputs.keep_dockerfile, directory=journal.path),
         )
         journal.write("plan.json", json.dumps(told, indent=1))

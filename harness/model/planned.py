@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from harness.model.from_file import ById
@@ -44,6 +45,12 @@ class Cell(ById):
     def in_place(self) -> bool:
         """Return whether it runs a command on the machine as it is, in the user's own folder and environment."""
         return isinstance(self.image.source, Varied)
+
+    @property
+    def folder(self) -> str:
+        """Return the user's own folder, in which a command in place runs."""
+        scenario = self.variant.scenario
+        return str((scenario.folder or Path(scenario.where.file).parent).absolute())
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -16,9 +16,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from harness.atomic_files import write_below
-from harness.model import Build, Scenario, Variant
-from harness.run.engine import pieces_of, sha256_of, size_of, write_files
-from harness.run.trial.payload import pack
+from harness.model import Build, Scenario
 from harness.safe_files import read_regular
 from harness.store import RunDirectory
 
@@ -31,20 +29,6 @@ COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def keep_inputs(scenario: Scenario, directory: Path) -> dict[str, str]:
-    """Write the script and `files:` of a scenario below `directory`; return {path relative to the script: sha256}.
-
-    Raises MatrixError if a file cannot be read, InfrastructureError if one cannot be written.
-    """
-    payload = pack(Variant(scenario=scenario)).files
-    files = {place[len(PREFIX) :]: data for place, data in payload.items() if place.startswith(PREFIX)}
-    hashes = {place: sha256_of(content).hexdigest() for place, content in files.items()}
-    for place, content in files.items():
-        if size_of(content) <= MOST_BYTES:
-            _keep(b"".join(pieces_of(content)), hashes[place], directory)
-    return hashes
-
-
 def keep_dockerfile(source: Build, directory: Path) -> str | None:
     """Write the Dockerfile of a build below `directory`. Return its sha256, or None if it cannot be read: the build
     reports that. Raises InfrastructureError if it cannot be written.
@@ -54,11 +38,12 @@ def keep_dockerfile(source: Build, directory: Path) -> str | None:
     except OSError:
         return None
     name = hashlib.sha256(content).hexdigest()
-    _keep(content, name, directory)
+    keep(content, name, directory)
     return name
 
 
-def _keep(content: bytes, name: str, directory: Path) -> None:
+def keep(content: bytes, name: str, directory: Path) -> None:
+    """Write the content of a file with this hash. Raises InfrastructureError."""
     if not (RunDirectory(directory).folder(FOLDER) / name).exists():
         write_below(directory, f"{FOLDER}/{name}", content, exact=True)  # its name is its hash
 
@@ -84,7 +69,10 @@ def restored(
     if lacking:
         return scenario, lacking
     paths = {place: into / PREFIX / place for place in contents}
-    write_files(contents, into / PREFIX)
+    for place, content in contents.items():
+        target = into / PREFIX / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
     started = None if scenario.file is None else paths.pop(scenario.file_place)
     home = into / PREFIX if scenario.folder else None
     script, lines = (

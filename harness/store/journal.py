@@ -215,17 +215,14 @@ class RunDirectory:
         try:
             yield
         finally:
-            after = self._folders[users_folder.folder_of(cell)] = users_folder.state_of(
-                cell, out=self.path.parent.parent
-            )
+            after = self._folders[cell.folder] = users_folder.state_of(cell, out=self.path.parent.parent)
             self._append(users_folder.FILE, users_folder.line_of(cell, before, after))
 
     def _folder_of(self, cell: Cell) -> users_folder.State | None:
         """Return the state of the cell's folder after its newest launch in this run; before the first one, as it is."""
-        folder = users_folder.folder_of(cell)
-        if folder not in self._folders:
-            self._folders[folder] = users_folder.state_of(cell, out=self.path.parent.parent)
-        return self._folders[folder]
+        if cell.folder not in self._folders:
+            self._folders[cell.folder] = users_folder.state_of(cell, out=self.path.parent.parent)
+        return self._folders[cell.folder]
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
         """Take an earlier run's trial over under this `number`, if possible as a hard link. Raises

@@ -18,7 +18,6 @@ from datetime import datetime
 from pathlib import Path
 
 from harness.model import Cell, Trial
-from harness.run.trial.payload import in_place
 from harness.safe_files import read_regular
 
 FILE = "folder.jsonl"
@@ -33,18 +32,11 @@ State = Mapping[str, int]
 """When each file of a folder was last changed, in ns since the epoch."""
 
 
-def folder_of(cell: Cell) -> str:
-    """Return the folder in which a cell's command runs."""
-    order = in_place(cell)
-    assert order is not None, "the cell runs in place"
-    return str(order["folder"])
-
-
 def state_of(cell: Cell, *, out: Path) -> State | None:
     """Return the state of a cell's folder; None if looking at all of its files would take too long. What the harness
     writes (the runs in `out`, stdout, stderr), the matrix file, whose values are in the keys of trials, logs, and
     hidden folders and caches are left out."""
-    folder, found = folder_of(cell), dict[str, int]()
+    folder, found = cell.folder, dict[str, int]()
     printed = (Path("/proc/self/fd/1"), Path("/proc/self/fd/2"))
     own = {_identity(path.stat()) for path in (out, Path(cell.variant.scenario.where.file), *printed) if path.exists()}
     waiting, ends_s = [folder], time.monotonic() + MOST_S
@@ -86,7 +78,7 @@ def still_valid(
     count, "" if all do. `runs`: all runs of the matrix; `now`: the state of the folder, as of `state_of`."""
     if now is None:
         size = f"has more than {MOST_FILES:,} files, or takes longer than {MOST_S:g} s to look through"
-        return [], f"{folder_of(cell)} {size}, so no change in it would be noticed"
+        return [], f"{cell.folder} {size}, so no change in it would be noticed"
     written = _written(runs)
     last = sorted(((at, name) for name, at in now.items() if at > written.get(name, 0)), reverse=True)
     valid = [trial for trial in known if not last or last[0][0] <= _began_ns(trial)]

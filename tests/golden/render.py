@@ -30,7 +30,8 @@ from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.issue import bug_report, reproduction
 from harness.report.terminal import run_report
 from harness.report.text import headline
-from harness.store import RunDirectory, inputs
+from harness.run.trial.payload import keep_inputs
+from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json
 from harness.store.saved_run import StoredRun, read_result, read_run
 from tests.golden.load import answers, judged, read
@@ -54,7 +55,7 @@ def inside(folder: Path) -> Iterator[None]:
 def written(result: RunResult, directory: Path = DIRECTORY) -> Path:
     """Write a run as a sweep leaves it, and return its directory."""
     (directory / "trials").mkdir(parents=True)
-    kept = partial(inputs.keep_inputs, directory=directory)
+    kept = partial(keep_inputs, directory=directory)
     (directory / "plan.json").write_text(json.dumps(plan_to_json(result.plan, inputs=kept)))
     for entry in result.cells:
         for trial in entry.trials:

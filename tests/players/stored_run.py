@@ -13,6 +13,7 @@ from harness.cli.results import write_result
 from harness.flows.evidence import recipe
 from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Source, Trial, Variant
 from harness.model.answers import Recipe
+from harness.run.trial.payload import keep_inputs
 from harness.store import RunDirectory, inputs
 from harness.store.lookup import find_cell, open_run
 from harness.store.plan_file import plan_to_json
@@ -110,7 +111,7 @@ def write(
     ]
     result = change(build.run([(series, [lane], [variant])], judge, findings=found))
     path = folder / "reports/quickstart/20250301T120000Z-1a2b"
-    keeps = {"inputs": inputs.keep_inputs, "dockerfile": inputs.keep_dockerfile}
+    keeps = {"inputs": keep_inputs, "dockerfile": inputs.keep_dockerfile}
     write_judged(result, path, **{name: functools.partial(keep, directory=path) for name, keep in keeps.items()})
     for entry in result.cells:
         for number in range(1, entry.verdict.trials + 1):

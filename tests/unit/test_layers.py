@@ -35,8 +35,8 @@ ALLOWED = {
     "file_locks": set(),
     "run": BASE
     | {"agent", "env_files", "amounts", "atomic_files", "compat", "doors", "file_locks", "judge", "masking", "registry"}
-    | {"safe_files", "schedule"},
-    "store": BASE | {"atomic_files", "doors", "file_locks", "masking", "run", "safe_files"},
+    | {"safe_files", "schedule", "store"},
+    "store": BASE | {"atomic_files", "doors", "file_locks", "masking", "safe_files"},
     "history": BASE
     | {"amounts", "atomic_files", "file_locks", "judge", "matrix", "plan", "registry", "report", "safe_files", "store"},
     "masking": set(),

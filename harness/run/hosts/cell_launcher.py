@@ -9,10 +9,8 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from harness import compat
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
@@ -29,31 +27,7 @@ from harness.run.images.prefetch import HostImages
 from harness.run.interruptible import say_unless
 from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import in_place, pack, trial_key
-
-
-class Journal(Protocol):
-    """The run's directory, where trials are kept."""
-
-    def known_trials(self, cell: Cell, key: str, *, asked: Trials) -> tuple[Trial, ...]:
-        """Return trials of a cell with this key from the earlier runs of the matrix, oldest first."""
-
-    def why_again(self, cell: Cell) -> str:
-        """Return why `known_trials` left out launches of a cell, which are measured again; "" if it did not."""
-
-    def watched(self, cell: Cell) -> AbstractContextManager[None]:
-        """Note which files of the user's folder a launch in it writes."""
-
-    def earlier_data(self, cell: Cell) -> Mapping[str, str]:
-        """Return the identities of the mounted data that the newest launch of a cell in an earlier run saw."""
-
-    def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
-        """Take a trial of an earlier run over into this run, under this `number`."""
-
-    def write_trial(self, trial: Trial, cell: Cell) -> None:
-        """Write a trial's file. Raises InfrastructureError."""
-
-    def write_decision(self, record: Mapping[str, Any]) -> None:
-        """Append a record to the log of decisions. Raises InfrastructureError."""
+from harness.store import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +39,7 @@ class CellLauncher:
     images: HostImages
     run_id: str
     trials: Trials
-    journal: Journal
+    journal: RunDirectory
     progress: ProgressListener
     stopped: Callable[[], bool]
     reuse: bool = True

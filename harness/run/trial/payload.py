@@ -19,7 +19,8 @@ from typing import Any, NoReturn
 from harness import amounts
 from harness.errors import InfrastructureError, MatrixError
 from harness.model import Cell, Mount, Prepared, Scenario, Variant, hook_files
-from harness.run.engine import Content, OnDisk, Payload, sha256_of, size_of
+from harness.run.engine import Content, OnDisk, Payload, pieces_of, sha256_of, size_of
+from harness.store import inputs
 
 ANSWER_TIMEOUT_S = 300.0
 """Seconds for which the agent waits for the answer to a look."""
@@ -56,13 +57,25 @@ def in_place(cell: Cell) -> dict[str, Any] | None:
     """Return the field `in_place` of job.json for a command that runs on the machine as it is, else None."""
     if not cell.in_place:
         return None
-    scenario = cell.launched.scenario
     return {
-        "folder": str((scenario.folder or Path(scenario.where.file).parent).absolute()),
+        "folder": cell.folder,
         "variables": cell.environment,
         "varied": cell.image.environment[0][0],
-        "stop": list(scenario.stop),
+        "stop": list(cell.launched.scenario.stop),
     }
+
+
+def keep_inputs(scenario: Scenario, directory: Path) -> dict[str, str]:
+    """Write the script and `files:` of a scenario below the `directory` of a run; return {path relative to the script:
+    sha256}. Raises MatrixError if a file cannot be read, InfrastructureError if one cannot be written.
+    """
+    packed = _packed(scenario, {}).files.items()
+    files = {place[len(inputs.PREFIX) :]: content for place, content in packed if place.startswith(inputs.PREFIX)}
+    hashes = {place: sha256_of(content).hexdigest() for place, content in files.items()}
+    for place, content in files.items():
+        if size_of(content) <= inputs.MOST_BYTES:
+            inputs.keep(b"".join(pieces_of(content)), hashes[place], directory)
+    return hashes
 
 
 def agent_payload(job: Mapping[str, Any]) -> Payload:

@@ -31,11 +31,12 @@ from harness.model import (
 from harness.model.matrix import Gpu
 from harness.run.engine import Engine
 from harness.run.hosts import cell_launcher
-from harness.run.hosts.cell_launcher import CellLauncher, Journal, cannot_run
+from harness.run.hosts.cell_launcher import CellLauncher, cannot_run
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Sliced
 from harness.schedule import RowQueue
+from harness.store import RunDirectory
 from tests.players.plans import a_cell, host
 from tests.players.trials import row_run
 
@@ -68,7 +69,7 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     launcher = CellLauncher(
         engine=create_autospec(Engine, instance=True), lease=lambda: None,
         images=images, run_id="run", trials=Trials(),
-        journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
+        journal=create_autospec(RunDirectory, instance=True), progress=create_autospec(ProgressListener, instance=True),
         stopped=lambda: False,
     )  # fmt: skip
     HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda row: None).look_ahead(
@@ -142,7 +143,7 @@ def launches(
     engine.facts = {}
     launcher = Timed(
         engine=engine, lease=lambda: None, images=images, run_id="run", trials=trials,
-        journal=create_autospec(Journal, instance=True), progress=progress,
+        journal=create_autospec(RunDirectory, instance=True), progress=progress,
         stopped=lambda: False, reuse=False, step_s=step_s or {},
     )  # fmt: skip
     HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda row: None).run(queue_of(rows))

@@ -26,8 +26,7 @@ from harness.run.process import environments
 from harness.run.process.environments import AgentCopy
 from harness.run.slurm import steps
 from harness.run.trial import payload
-from harness.run.trial.payload import pack, payload_hash
-from harness.store.inputs import keep_inputs
+from harness.run.trial.payload import keep_inputs, pack, payload_hash
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 
