@@ -47,7 +47,9 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
     """Sweep all histories in one matrix, and return what is printed."""
     ended: list[Ended] = []
     clock = Clock()
-    cell_launcher.Conversation = functools.partial(Conversation, clock=clock)  # type: ignore[assignment,attr-defined]
+    cell_launcher.Conversation = functools.partial(  # type: ignore[assignment,attr-defined]
+        Conversation, clock=clock.monotonic, now=clock.time
+    )
     by_name = {each.name: each for each in histories}
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")

@@ -131,6 +131,14 @@ def in_slices(
         labels={},
     )
     conversation = Conversation(
-        launch=launch, cell_id="c", key="k", round=2, clock=player.clock, decide=decide, cancelled=cancelled, **more
+        launch=launch,
+        cell_id="c",
+        key="k",
+        round=2,
+        clock=player.clock.monotonic,
+        now=player.clock.time,
+        decide=decide,
+        cancelled=cancelled,
+        **more,
     )
     return conversation.run(player)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from harness.masking import WITHHELD, without_known
 from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
@@ -82,14 +82,6 @@ def alone(launch: Sliced[T]) -> T:
     raise AssertionError("a launch that is alone is never parked")
 
 
-class Clock(Protocol):
-    """The part of the standard module `time` that a trial needs."""
-
-    def monotonic(self) -> float: ...
-
-    def time(self) -> float: ...
-
-
 @dataclass(kw_only=True, eq=False)
 class Conversation:
     """Runs one trial: launches the agent, and handles its messages one by one until the trial ends.
@@ -109,7 +101,8 @@ class Conversation:
     on_note: Callable[[str], None] = lambda text: None
     on_file: OnFile = lambda name, text: None
     cancelled: Callable[[], bool] = lambda: False
-    clock: Clock = time
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
     begun: Trial | None = None
     """The trial as far as it is known at its launch."""
 
@@ -133,8 +126,8 @@ class Conversation:
     def run(self, engine: Engine) -> Sliced[Trial]:
         """Run the trial to its end, in slices if its job says so. Raises InfrastructureError if the trial could not be
         launched. Later problems are recorded in the Trial."""
-        launch, self.launched_s = self.launch, self.clock.monotonic()
-        started = datetime.fromtimestamp(self.clock.time(), timezone.utc)
+        launch, self.launched_s = self.launch, self.clock()
+        started = datetime.fromtimestamp(self.now(), timezone.utc)
         gpus = {"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {}
         self.begun = Trial(
             cell_id=self.cell_id,
@@ -153,7 +146,7 @@ class Conversation:
                 trial = yield from self._on_nodes(session)
             else:
                 trial = yield from self.hold(session)
-        return replace(trial, duration_s=self.clock.monotonic() - self.launched_s - self.parked_s)
+        return replace(trial, duration_s=self.clock() - self.launched_s - self.parked_s)
 
     def _on_nodes(self, own: OnNodes) -> Sliced[Trial]:
         """Hold the conversations with all nodes of a launch, and return its trial."""
@@ -178,14 +171,14 @@ class Conversation:
         measured.
         """
         self.session = session
-        self.begun_s = self.heard_s = self.clock.monotonic()
+        self.begun_s = self.heard_s = self.clock()
         while not self.cancelled():
             data = self.session.receive(POLL_S)
             if data is None:
                 return self._gone()
             try:
                 for text in self.lines.feed(data):
-                    self.heard_s = self.clock.monotonic()
+                    self.heard_s = self.clock()
                     message = parse_message(text)
                     if isinstance(message, Parked):
                         if not self.job.get("slices"):
@@ -206,7 +199,7 @@ class Conversation:
 
     def _begin(self, own: Slice, step: int) -> None:
         """Begin a slice after `step` steps. The time since the last one was others'."""
-        now_s = self.clock.monotonic()
+        now_s = self.clock()
         self.parked_s += now_s - self.heard_s
         self.heard_s = now_s
         self.samples.begin_slice(own.cycle, step)
@@ -220,7 +213,7 @@ class Conversation:
 
     def _overdue(self) -> Trial | None:
         """Return the trial if its agent has been silent for too long, or has not ended the trial in time."""
-        now_s = self.clock.monotonic()
+        now_s = self.clock()
         silent_s, taken_s = now_s - self.heard_s, now_s - self.begun_s - self.deciding_s - self.parked_s
         silence_limit_s = self.job["timeout_s"] + 2 * self.job["answer_timeout_s"] + STARTUP_S
         # The agent ends a trial after `timeout_s` of work, and a wrapping probe may take as long again to report.
@@ -249,7 +242,7 @@ class Conversation:
             case Hello():
                 if self.facts or message.protocol != PROTOCOL:
                     raise Misunderstood(f"a second hello, or not of protocol {PROTOCOL}")
-                start_s = self.clock.monotonic() - self.launched_s - (message.own_s or 0.0)
+                start_s = self.clock() - self.launched_s - (message.own_s or 0.0)
                 told = message.told()
                 secret = self.launch.scenario.secret_names
                 own = {name: WITHHELD if name in secret else text for name, text in told.get("environment", {}).items()}
@@ -300,9 +293,9 @@ class Conversation:
         if taken.last:
             return
         trace = self.samples.trace()
-        asked_s = self.clock.monotonic()
+        asked_s = self.clock()
         answer = "go" if trace is None else self.decide(trace)
-        self.heard_s = self.clock.monotonic()
+        self.heard_s = self.clock()
         self.deciding_s += self.heard_s - asked_s
         self.session.send(b'{"answer": "%s"}\n' % answer.encode())
 
@@ -324,8 +317,8 @@ class Conversation:
         else something outside killed the scenario."""
         end, message, self.failed_ago_s = done.end, done.message, done.failed_ago_s or 0.0
         if done.signal == SIGKILL and not done.starved and end != "oom":
-            until_s = self.clock.monotonic() + LAST_WORDS_S
-            while self.clock.monotonic() < until_s and self.session.receive(POLL_S) is not None:
+            until_s = self.clock() + LAST_WORDS_S
+            while self.clock() < until_s and self.session.receive(POLL_S) is not None:
                 pass
             end, message = "infrastructure", message or "killed by signal 9 from outside"
             if self.session.exit().oom_killed:
