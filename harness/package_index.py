@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -92,13 +92,6 @@ class _JsonPage(BaseModel):
     files: list[File]
 
 
-class Index(Protocol):
-    """A source of the releases of a package."""
-
-    def releases(self, name: str) -> tuple[PackageRelease, ...]:
-        """Return all releases, oldest first; () if there is no such package. Raises IndexSilent."""
-
-
 class PackageIndex:
     """The package indexes of the environment. Each is asked once for each package; answers are kept in memory only."""
 
@@ -121,7 +114,7 @@ class PackageIndex:
         return cls(urls, folders=[Path(link) for link in links if link and "://" not in link])
 
     def releases(self, name: str) -> tuple[PackageRelease, ...]:
-        """Return all releases, as described in Index."""
+        """Return all releases, oldest first; () if there is no such package. Raises IndexSilent."""
         if self._silent:
             raise self._silent  # one timeout is enough
         key = canonicalize_name(name)

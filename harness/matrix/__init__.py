@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from harness import masking, model, package_index
+from harness import masking, model
 from harness.errors import did_you_mean
 from harness.matrix.problems import Context, KeyPath, listed
 from harness.matrix.read_hosts import names_of, read_hosts
@@ -20,11 +20,12 @@ from harness.matrix.read_yaml import read_yaml
 from harness.matrix.servers import check_ports
 from harness.matrix.shape import SERIES_KINDS, MatrixFile, schema
 from harness.model.forms import LETTERS, Given, kind, shown
+from harness.package_index import PackageIndex
 from harness.registry.registry_client import Registry, TagSource
 
 
 def load_matrix(
-    path: Path, *, environ: Mapping[str, str], index: package_index.Index | None = None, tags: TagSource | None = None
+    path: Path, *, environ: Mapping[str, str], index: PackageIndex | None = None, tags: TagSource | None = None
 ) -> model.Matrix:
     """Read and check a matrix file, the scripts and folders it names, and its versions.
 
@@ -35,7 +36,7 @@ def load_matrix(
     file, context = _open(path, environ)
     reader = SeriesReader(
         context=context,
-        index=index or package_index.PackageIndex.from_environ(environ),
+        index=index or PackageIndex.from_environ(environ),
         tags=tags or Registry.from_environ(environ),
     )
     series, hosts = reader.read(file), read_hosts(file.hosts, context)

@@ -53,7 +53,7 @@ class SeriesReader:
     """Reads `series:`, with the package index and the registry. Problems are added to the context."""
 
     context: Context
-    index: package_index.Index
+    index: package_index.PackageIndex
     tags: TagSource
 
     def read(self, file: MatrixFile) -> tuple[model.Series, ...]:
