@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Annotated, Literal, Protocol
+from types import MappingProxyType
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import ConfigDict, StringConstraints, TypeAdapter
@@ -15,17 +16,8 @@ from pydantic import ConfigDict, StringConstraints, TypeAdapter
 from harness.model import Image, Pull
 
 TRUE = ("1", "t", "true")  # in any case, as in nvidia-container-runtime
+NOTHING: Mapping[str, str] = MappingProxyType({})
 ARCHITECTURE = re.compile(r"(\d+\.\d)[a-z]?(\+PTX)?")
-
-
-class Described(Protocol):
-    """An image as its engine or registry describes it."""
-
-    @property
-    def environment(self) -> Mapping[str, str]: ...
-
-    @property
-    def labels(self) -> Mapping[str, str]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +44,10 @@ class Needs:
         return bool(self.cuda or self.driver or self.architectures or self.requirements)
 
 
-def needs_of(image: Image, described: Described | None) -> Needs:
+def needs_of(image: Image, environment: Mapping[str, str] = NOTHING, labels: Mapping[str, str] = NOTHING) -> Needs:
     """Return what `image` needs. Its environment takes precedence over its labels, and both over the table, which knows
-    its name. `described` is None before anything but the name is known.
+    its name; only this is known at first.
     """
-    environment, labels = ({}, {}) if described is None else (described.environment, described.labels)
     reference, table = image.source.reference if isinstance(image.source, Pull) else "", shipped()
     framework = environment.get("NVIDIA_TENSORFLOW_VERSION", "")
     if framework and ("tf1" in framework or environment.get("TENSORFLOW_VERSION", "").startswith("1.")):

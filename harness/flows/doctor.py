@@ -235,7 +235,8 @@ def _fit(image: Image, gpu: Gpu | None, own: Examined, told: RegistryAnswers | N
     architecture = each.host.architecture or architecture_of(each.facts)
     known = own.of(image) or (told.facts(reference, architecture) if told and reference is not None else None)
     state = HostState(host=each.part_of, problem=each.problem)
-    found = compat.compatibility_on(state, gpu, compat.needs_of(image, known))
+    needs = compat.needs_of(image) if known is None else compat.needs_of(image, known.environment, known.labels)
+    found = compat.compatibility_on(state, gpu, needs)
     foreign = there[0].foreign if there else ""
     fit = ImageFit(
         host=state.host.name,

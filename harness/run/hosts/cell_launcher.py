@@ -361,7 +361,9 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
     """
     if prepared is not None and prepared.foreign:
         return prepared.foreign
-    needs = compat.needs_of(cell.image, prepared)
+    needs = compat.needs_of(cell.image)
+    if prepared is not None:
+        needs = compat.needs_of(cell.image, prepared.environment, prepared.labels)
     reasons = (compat.can_run(needs, gpu) for gpu in cell.lane.gpus)
     return next((reason for reason in reasons if reason is not None), None)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.compat import needs_of
 from harness.compat.image_requirements import Needs
-from harness.model import Image, Prepared, Pull, Where
+from harness.model import Image, Pull, Where
 from harness.model.matrix import Gpu
 
 
@@ -30,7 +30,7 @@ def described(
 ) -> Needs:  # fmt: skip
     where = Where(file="m.yaml", line=1, key="images.s")
     image = Image(series="s", version=version, source=Pull(reference=reference), where=where)
-    return needs_of(image, Prepared(image=image, reference="", digest="", environment=environment, labels=labels))
+    return needs_of(image, environment, labels)
 
 
 def ngc(release: str) -> Needs:
