@@ -10,7 +10,7 @@ from typing import Annotated, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import requests
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from harness.registry.authorization import Access
 from harness.registry.bounded_http import Exchange, Pause, RegistryDenied, RegistryTrouble, Response, host_of
@@ -43,27 +43,19 @@ class Manifest(BaseModel):
     layers: list[Descriptor]
 
 
-class Platform(BaseModel):
-    os: str
-    architecture: str
-
-
 class IndexEntry(BaseModel):
     digest: Digest
-    platform: Platform | None = None
+    os: str = Field(default="", validation_alias=AliasPath("platform", "os"))
+    architecture: str = Field(default="", validation_alias=AliasPath("platform", "architecture"))
 
 
 class ImageIndex(BaseModel):
     manifests: list[IndexEntry]
 
 
-class Settings(BaseModel):
-    Env: list[str] | None = None
-    Labels: dict[str, str] | None = None
-
-
 class Config(BaseModel):
-    config: Settings = Settings()
+    environment: list[str] | None = Field(default=None, validation_alias=AliasPath("config", "Env"))
+    labels: dict[str, str] | None = Field(default=None, validation_alias=AliasPath("config", "Labels"))
 
 
 T = TypeVar("T", bound=BaseModel)
@@ -136,8 +128,8 @@ class Registry:
         answer = self._manifest(name)
         if answer.headers.get("Content-Type", "").partition(";")[0].strip() in INDEX_TYPES:
             index = _read(ImageIndex, answer, name, what="an index of images")
-            wanted = Platform(os="linux", architecture=architecture)
-            digests = [entry.digest for entry in index.manifests if entry.platform == wanted]
+            wanted = ("linux", architecture)
+            digests = [entry.digest for entry in index.manifests if (entry.os, entry.architecture) == wanted]
             if not digests:
                 raise RegistryDenied(
                     f"{name.host}: {name.repository} {name.reference} has no image for linux/{architecture}"
@@ -146,10 +138,10 @@ class Registry:
         manifest = _read(Manifest, answer, name, what="a manifest in a current format")
         digest = manifest.config.digest
         answer = self._ask(name, self._access.url(name, f"blobs/{digest}"), what="configuration")
-        config = _read(Config, answer, name, what="an image's configuration", digest=digest).config
+        config = _read(Config, answer, name, what="an image's configuration", digest=digest)
         return PublishedImage(
-            labels=config.Labels or {},
-            environment=dict(item.partition("=")[::2] for item in config.Env or ()),
+            labels=config.labels or {},
+            environment=dict(item.partition("=")[::2] for item in config.environment or ()),
             layers={layer.digest: layer.size for layer in (manifest.config, *manifest.layers)},
         )
 
