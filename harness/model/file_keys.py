@@ -130,7 +130,7 @@ def _limit_key(signal: Signal) -> Any:
         read, schema = forms.or_none(read), {**schema, "examples": [*schema["examples"], "none"]}
     what = f"{signal.title[:1].upper()}{signal.title[1:]}: {signal.help}{'' if never_off else '; none: not judged'}."
     field = Field(description=what, json_schema_extra={"default": written})
-    return Annotated[float | None, forms.Written(read=read, schema=schema), field], signal.limit
+    return Annotated[float | None, forms.written_as(schema, read), field], signal.limit
 
 
 KEYS_OF_LIMITS: dict[str, str] = {"leak" if name == "memory" else name: name for name in LIMITED}
@@ -225,12 +225,15 @@ class Probes(Shape):
         return tuple(probes)
 
 
+Bound = Annotated[int, Field(ge=-1, lt=2**63), forms.written_as({"type": "integer"}, forms.whole_number)]
+
+
 class Ulimit(Shape):
     """A kernel limit; -1 means unlimited."""
 
-    soft: Annotated[forms.Whole, Field(ge=-1, lt=2**63)]
+    soft: Bound
     """The soft limit."""
-    hard: Annotated[forms.Whole, Field(ge=-1, lt=2**63)]
+    hard: Bound
     """The hard limit, not less than the soft one."""
 
     @model_validator(mode="before")
@@ -292,7 +295,7 @@ ONE_OR_MORE = BeforeValidator(lambda value: [value] if isinstance(value, dict) e
 
 
 AnyClient = Annotated[
-    Annotated[Path, forms.Located(), Tag("<text>")]
+    Annotated[Path, forms.LOCATED, Tag("<text>")]
     | Annotated[tuple[forms.Anything, ...], forms.Within(items=1), Tag("<list>")],
     forms.BY_FORM,
 ]

@@ -31,6 +31,7 @@ from pydantic import (
     StringConstraints,
     TypeAdapter,
     ValidationInfo,
+    WithJsonSchema,
 )
 from pydantic_core import CoreSchema, PydanticKnownError, PydanticOmit, core_schema
 
@@ -38,6 +39,7 @@ from harness import masking
 from harness.model.from_file import Scalar
 
 Json = dict[str, Any]
+TEXT: Json = {"type": ["string", "number"]}
 
 
 def shown(value: object) -> str:
@@ -49,21 +51,14 @@ def shown(value: object) -> str:
 # ---------------------------------------------------------------- how a field is read
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Written:
-    """Marks a type whose values a matrix file writes in another form: `read` parses it, and `schema` describes it."""
+def written_as(schema: Json, read: Callable[[Any], Any]) -> BeforeValidator:
+    """Return the mark of a type whose values a matrix file writes in another form: `schema` describes it, and `read`
+    parses it."""
 
-    read: Callable[[Any], Any]
-    schema: Json
+    def parsed(value: Any, info: ValidationInfo) -> Any:
+        return value if info.context is None else read(value)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def read(value: Any, info: ValidationInfo) -> Any:
-            return value if info.context is None else self.read(value)
-
-        return core_schema.with_info_before_validator_function(read, handler(source))
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
-        return dict(self.schema)
+    return BeforeValidator(parsed, json_schema_input_type=Annotated[Any, WithJsonSchema(schema)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,17 +134,11 @@ MASKED_WORDS = PlainSerializer(lambda each: masking.told_words(each) if isinstan
 """Marks the words of a command, of which files have no credentials. A path in their place is kept."""
 
 
-class Located:
-    """Marks a path that is relative to the matrix file's folder, which is the context of the reading."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def read(value: Any, info: ValidationInfo) -> Any:
-            return value if info.context is None else info.context / plain_text(value)
-
-        return core_schema.with_info_before_validator_function(read, handler(source))
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
-        return dict(TEXT)
+LOCATED = BeforeValidator(
+    lambda value, info: value if info.context is None else info.context / plain_text(value),
+    json_schema_input_type=Annotated[Any, WithJsonSchema(TEXT)],
+)
+"""Marks a path that is relative to the matrix file's folder, which is the context of the reading."""
 
 
 class Pairs:
@@ -442,25 +431,22 @@ LETTERS = "A-Za-z0-9\u00c0-\u1fff\u3040-\ud7a3"
 """Letters and digits of names, of any living script, as a regular expression of Python and of JSON Schema has them."""
 NAME = rf"^[{LETTERS}][{LETTERS}_.-]{{0,63}}$"
 VARIABLE = r"^[^=\s\x00]{1,256}$"
-TEXT: Json = {"type": ["string", "number"]}
 SHARE: Json = {"type": ["string", "number"], "examples": ["10%", 0.1]}
 
-Text = Annotated[str, Written(read=plain_text, schema=TEXT)]
-Anything = Annotated[str, Written(read=anything, schema=TEXT)]
+Text = Annotated[str, written_as(TEXT, plain_text)]
+Anything = Annotated[str, written_as(TEXT, anything)]
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
-Whole = Annotated[int, Written(read=whole_number, schema={"type": "integer"})]
+Whole = Annotated[int, written_as({"type": "integer"}, whole_number)]
 Parallel = Annotated[
     bool | int | Literal["auto"],
     BeforeValidator(parallel, json_schema_input_type=bool | Annotated[int, Field(ge=1)] | Literal["auto"]),
 ]
-Truth = Annotated[bool, Written(read=truth, schema={"type": "boolean"})]
-Size = Annotated[int, Written(read=whole_bytes, schema={"type": "string", "examples": ["8GiB", "512MB"]})]
-Share = Annotated[float, Written(read=fraction, schema=SHARE)]
-Duration = Annotated[
-    float, Written(read=seconds, schema={"type": ["string", "number"], "examples": ["20m", "1h30m", 90]})
-]
-ScalarValue = Annotated[Scalar, Written(read=scalar, schema={"type": ["string", "number", "boolean", "null"]})]
+Truth = Annotated[bool, written_as({"type": "boolean"}, truth)]
+Size = Annotated[int, written_as({"type": "string", "examples": ["8GiB", "512MB"]}, whole_bytes)]
+Share = Annotated[float, written_as(SHARE, fraction)]
+Duration = Annotated[float, written_as({"type": ["string", "number"], "examples": ["20m", "1h30m", 90]}, seconds)]
+ScalarValue = Annotated[Scalar, written_as({"type": ["string", "number", "boolean", "null"]}, scalar)]
 Environment = Annotated[
     tuple[tuple[Variable, Anything], ...],
     Pairs(),

@@ -167,7 +167,7 @@ Identity = Literal["files", "content", "name"]
 class Mount(FromFile):
     """A file or folder of the host that each launch sees, read-only and without a copy."""
 
-    source: Annotated[Path, forms.Located(), forms.key("from")]
+    source: Annotated[Path, forms.LOCATED, forms.key("from")]
     """The file or folder on each host that runs the scenario; relative to the matrix file."""
     at: forms.Text
     """Its path in a launch: absolute, or relative to the folder in which the program runs."""
@@ -223,16 +223,16 @@ class Scenario(FromFile):
     name: Annotated[str, forms.NotInFile()]
     where: Annotated[Where, forms.NotInFile(), forms.UNTOLD]
     title: Annotated[str, forms.NotInFile()] = ""
-    script: Annotated[Path | None, forms.Located()] = None
+    script: Annotated[Path | None, forms.LOCATED] = None
     """A Python script with setup(**params), relative to the matrix file. Give this, program, module or command."""
-    program: Annotated[Path | None, forms.Located()] = None
+    program: Annotated[Path | None, forms.LOCATED] = None
     """An unmodified Python program, such as train.py, relative to the matrix file; measured from inside."""
     module: forms.Text | None = None
     """An unmodified Python program that is a module, run as by python -m."""
     args: Annotated[tuple[forms.Anything, ...], forms.MASKED_WORDS] = ()
     """For a program: its arguments; a param replaces its name in braces."""
     launcher: Annotated[
-        tuple[str, ...], forms.Written(read=file_keys.launcher_words, schema=forms.TEXT), forms.MASKED_WORDS
+        tuple[str, ...], forms.written_as(forms.TEXT, file_keys.launcher_words), forms.MASKED_WORDS
     ] = ()
     """For a program: the command that starts its ranks, such as torchrun --nproc-per-node {gpus}; {gpus} is the number
     of the lane's GPUs, 1 without any; {nodes}, {node}, {address} and {port} are for several nodes."""
@@ -260,7 +260,7 @@ class Scenario(FromFile):
     """For a server: when it is ready."""
     request: Annotated[tuple[Request, ...], file_keys.ONE_OR_MORE] = ()
     """For a server: the request, or a list of several: {post: /generate, json: {prompt: hello}}."""
-    requests: Annotated[Path | None, forms.Located()] = None
+    requests: Annotated[Path | None, forms.LOCATED] = None
     """For a server, in place of request: a file of JSON lines, of which each is one."""
     client: Annotated[Path | tuple[str, ...] | None, forms.InFile(form=file_keys.AnyClient), forms.MASKED_WORDS] = None
     """For a server, in place of request: a script with setup(url) that returns request(), which sends one; or a load
@@ -310,17 +310,17 @@ class Scenario(FromFile):
     """Kernel limits, as in Compose; default: memlock: -1, stack: 67108864."""
     environment: forms.Environment = ()
     """Environment variables, as a mapping or a list of NAME=value; they override the series' own."""
-    env_file: Annotated[Path | None, forms.Located()] = None
+    env_file: Annotated[Path | None, forms.LOCATED] = None
     """A file of NAME=value lines, as for docker run --env-file, whose values are never written; the keys environment
     override them."""
     secrets: Annotated[tuple[tuple[str, str], ...], forms.NotInFile(), forms.UNTOLD] = field(default=(), repr=False)
     secret_names: Annotated[tuple[str, ...], forms.NotInFile()] = ()
-    files: Annotated[tuple[Annotated[Path, forms.Located()], ...], forms.UNTOLD] = ()
+    files: Annotated[tuple[Annotated[Path, forms.LOCATED], ...], forms.UNTOLD] = ()
     """Files and folders to copy next to the script, relative to the matrix file."""
     mounts: tuple[file_keys.AnyMount, ...] = ()
     """Files and folders of the host that a launch sees read-only, [{from: /data/imagenet, at: /data}], and caches,
     [{cache: hub, at: /root/.cache/huggingface}]."""
-    folder: Annotated[Path | None, forms.Located()] = None
+    folder: Annotated[Path | None, forms.LOCATED] = None
     """For a program or a command: the folder to start it in, relative to the matrix file; the files keep their places
     below it. Default: the program's own folder."""
     network: forms.Truth = False

@@ -84,7 +84,7 @@ class NodeRequest(EngineSettings):
     """slurm: the number of nodes on which each launch runs at the same time, with container: none. Default: 1."""
     hold: NodeHold = NodeHold()
     """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
-    images: Annotated[Path | None, forms.Located()] = None
+    images: Annotated[Path | None, forms.LOCATED] = None
     """slurm: a folder that this machine shares with the nodes, for environments and imported images. Default: the
     harness's cache folder."""
     node: Annotated[str | None, forms.NotInFile()] = None
