@@ -21,7 +21,6 @@ from harness.judge.next.rounds import noise as noise_of
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
 from harness.model import BAD, Cell, CellRun, JudgedRow, Noise, Plan, Prepared, RowRun, Trial, Variant, VersionRow
-from harness.plan.cells import make_plan
 from harness.store.saved_run import read_run
 
 MADE = "made"
@@ -41,7 +40,7 @@ class Pool:
 
 def plan_of(swept: Swept) -> Plan:
     """The sweep's plan, with the limits and steps of its matrix file."""
-    return make_plan(selected(swept.directory.parents[2] / "matrix.yaml", SweepOptions(seed=0), os.environ))
+    return selected(swept.directory.parents[2] / "matrix.yaml", SweepOptions(seed=0), os.environ)
 
 
 def gather(swept: Swept, plan: Plan, pools: dict[str, Pool]) -> None:

@@ -33,7 +33,6 @@ from benchmarks.planted_resampled import Pool, gather, made_sweeps
 from benchmarks.planted_sweeps import Swept
 from harness.flows.sweep import SweepOptions, selected
 from harness.model import Plan
-from harness.plan.cells import make_plan
 from tests.planted_series import six
 
 VERSIONS = ("1.10.0", "1.11.0", "1.12.0", "1.13.0", "1.14.0", "1.15.0")
@@ -135,7 +134,7 @@ class Quiet:
     plan: Plan | None = None
 
     def gather(self, matrix: Path, run: Path) -> None:
-        self.plan = self.plan or make_plan(selected(matrix, SweepOptions(seed=0), os.environ))
+        self.plan = self.plan or selected(matrix, SweepOptions(seed=0), os.environ)
         gather(Swept(summary={}, told="", directory=run), self.plan, self.pools)
 
 

@@ -52,10 +52,10 @@ def cells(cells: int = 1000, hosts: int = 20, trial_s: float = 3.0, rounds: int 
         matrix.write_text(text)
         matrix.with_name("quiet.py").write_text('"""Nothing."""\ndef setup(part=0):\n    return lambda: None\n')
         asked = SweepOptions(out=Path(folder, "reports"), seed=1)
-        selection = selected(matrix, asked, os.environ)
+        plan = selected(matrix, asked, os.environ)
         context = RunContext(environ=os.environ, progress=progress, stopped=threading.Event(), open_engine=open_engine)  # type: ignore[arg-type]
         begun_s, used_s = time.perf_counter(), time.process_time()
-        result, _ = run_sweep(selection, asked, context)
+        result, _ = run_sweep(plan, asked, context)
         used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s
     assert {cell.verdict.verdict for cell in result.cells} <= {"flat", "inconclusive"}, result.cells[0].verdict
     trials = len(memory)

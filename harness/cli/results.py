@@ -17,8 +17,7 @@ from harness.errors import UNSTARTED, Interrupted, UsageError
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
 from harness.history.selection import remember
-from harness.model import ProgressListener, RunResult
-from harness.plan.cells import Selection
+from harness.model import Plan, ProgressListener, RunResult
 from harness.report import html_page
 from harness.report.charts.library import chart_library
 from harness.report.exports import cell_table, junit, markdown, summary_json
@@ -87,9 +86,7 @@ def print_result(result: RunResult, *, as_json: bool = False, wide: bool = False
             run_report.render(result, console, wide=wide)
 
 
-def swept(
-    selection: Selection, options: SweepOptions, stopped: threading.Event, *, told: set[str] | None = None
-) -> RunResult:
+def swept(plan: Plan, options: SweepOptions, stopped: threading.Event, *, told: set[str] | None = None) -> RunResult:
     """Sweep with progress on stderr, and write all its reports. `told`: the notes of earlier sweeps of this command.
     Raises Interrupted if the sweep is stopped before."""
     if stopped.is_set():
@@ -104,7 +101,7 @@ def swept(
     with open_progress(sys.stderr, os.environ, told=notes) as watching:
         so_far = SoFar(progress=watching, write_page=write_page)
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
-        result, directory = sweep(selection, options, context)
+        result, directory = sweep(plan, options, context)
         result = numbered(result)
         write_result(result, directory)
         write_exports(result, directory)

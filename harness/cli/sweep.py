@@ -88,17 +88,17 @@ def sweep(
         seed=seed, decide=decide, stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out,
     )  # fmt: skip
     with stop_on_signals() as stopped:
-        selection = selected(matrix, options, os.environ)
+        planned = selected(matrix, options, os.environ)
         if dry_run:
             with shown_progress(stopped) as context:
-                plan = replace(explained(selection, options), data=checked_data(selection, context))
+                plan = replace(explained(planned, options), data=checked_data(planned, context))
             with to_stdout():
                 click.echo(json.dumps(asdict(plan), indent=1, default=str) if as_json else plan_output.dry_run(plan))
             return
-        if decide and (known := deciding.settled(selection, out)) is not None:
+        if decide and (known := deciding.settled(planned, out)) is not None:
             _print_settled(known, as_json=as_json)
             sys.exit(known.exit_code)
-        result = swept(selection, options, stopped)
+        result = swept(planned, options, stopped)
     print_result(result, as_json=as_json, wide=wide)
     sys.exit(result.exit_code)
 

@@ -16,8 +16,7 @@ from harness.cli.common import FILE, OUT, option, say, stop_on_signals, to_stdou
 
 if TYPE_CHECKING:
     from harness.history.looks import RegistryLook
-    from harness.model import RunResult
-    from harness.plan.cells import Selection
+    from harness.model import Plan, RunResult
 
 
 @click.command()
@@ -95,11 +94,11 @@ def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
     return bool(drifting)
 
 
-def _sweep(selection: Selection, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
+def _sweep(plan: Plan, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
     # Imported only if something is new: importing everything that a sweep needs takes longer than a look.
     from harness.cli.results import print_result, swept
     from harness.flows.sweep import SweepOptions
 
-    result = swept(selection, SweepOptions(fresh=fresh, out=out), stopped)
+    result = swept(plan, SweepOptions(fresh=fresh, out=out), stopped)
     print_result(result, as_json=as_json)
     return result

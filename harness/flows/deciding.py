@@ -19,7 +19,7 @@ from harness.judge.comparable import changed_software, software, software_of
 from harness.judge.run import judge_run
 from harness.model import CellRun, JudgedRow, Lane, Plan, RunResult, Trials
 from harness.model.watching import unheard
-from harness.plan.cells import Selection, including, make_plan, only_versions
+from harness.plan.cells import including, only_versions, with_lanes
 from harness.run.hosts.cell_launcher import cannot_run
 from harness.run.hosts.mounted_data import DataUnavailable, HostData, key_of_inputs
 from harness.run.trial.payload import payload_hash, trial_key
@@ -29,35 +29,35 @@ from harness.store.saved_run import read_result
 from harness.store.trial_json import trial_files
 
 
-def settled(selection: Selection, out: Path) -> RunResult | None:
+def settled(plan: Plan, out: Path) -> RunResult | None:
     """Return the newest run in `out` if it had exactly this plan, ran to its end and left nothing undecided; else None.
 
     No engine is asked: only a sweep can check whether images and hosts are still the same.
     Raises UsageError if the matrix has no run yet.
     """
-    runs = sorted((path.parent for path in (out / selection.matrix.name).glob("[0-9]*/plan.json")), reverse=True)
+    runs = sorted((path.parent for path in (out / plan.matrix.name).glob("[0-9]*/plan.json")), reverse=True)
     if not runs:
         to_do = "sweep it without --decide first, or name another folder with --out"
-        raise UsageError(f"--decide: {out} has no run of {selection.matrix.name} yet; {to_do}")
-    if not _is_of(selection, runs[0]) or not (runs[0] / result_file.FILE).exists():
+        raise UsageError(f"--decide: {out} has no run of {plan.matrix.name} yet; {to_do}")
+    if not _is_of(plan, runs[0]) or not (runs[0] / result_file.FILE).exists():
         return None
     result = read_result(runs[0])
     return None if result.verdict == "interrupted" or deciding_cells(result.attribution) else result
 
 
-def _is_of(selection: Selection, run: Path) -> bool:
+def _is_of(plan: Plan, run: Path) -> bool:
     """Return whether a run had this plan (cells, scripts, settings) on the lanes that it found; False if unreadable."""
     try:
         stored = read_plan_file(run)
     except UsageError:
         return False
-    hosts = {host.name: host for _, _, host in selection.combinations}
+    hosts = {row.lane.host.name: row.lane.host for row in plan.rows}
     lanes: dict[str, list[Lane]] = {name: [] for name in hosts}
     for name, gpu in ((lane.host, lane.gpu) for lane in stored.lanes):
         if name not in hosts:
             return False
         lanes[name].append(Lane(host=hosts[name], gpu=gpu))
-    ours = plan_to_json(make_plan(selection, lanes), payload=payload_hash)
+    ours = plan_to_json(with_lanes(plan, lanes), payload=payload_hash)
     return _compared(ours) == _compared(stored.json())
 
 

@@ -39,7 +39,7 @@ from harness.model import (
 )
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.matrix import Gpu
-from harness.plan.cells import Selection, make_plan
+from harness.plan.cells import with_lanes
 from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
@@ -99,17 +99,17 @@ scenarios: {control: {command: ["true"]}}
 """The matrix file without images by which this machine is checked."""
 
 
-def machine_selection(context: RunContext) -> tuple[Selection, Mapping[Host, list[Image]]]:
+def machine_plan(context: RunContext) -> tuple[Plan, Mapping[Host, list[Image]]]:
     """Return what is checked of this machine, and its hosts with their images: none for Docker, if it is here."""
     with owners.folder_for_files() as folder:
         path = folder / "machine.yaml"
         path.write_text(MACHINE % ("all" if GPU_FILE.exists() else "none"))
-        selection = selected(path, SweepOptions(), context.environ)
+        plan = selected(path, SweepOptions(), context.environ)
     has_docker = docker_client.is_configured(environ=context.environ)
     if not has_docker:
         context.progress.note("no Docker found, so only the engine `process` is checked")
     docker = Host(name="docker", engine="docker", gpus="none", where=Where(file="docker", line=0, key=""))
-    return selection, {**({docker: []} if has_docker else {}), **selection.images}
+    return plan, {**({docker: []} if has_docker else {}), **plan.images}
 
 
 def check(
@@ -121,16 +121,16 @@ def check(
     A host that cannot be used has a `problem`. Raises MatrixError, UsageError, Interrupted.
     """
     if matrix is None:
-        selection, images = machine_selection(context)
+        plan, images = machine_plan(context)
     else:
-        selection = selected(matrix, SweepOptions(hosts=hosts), context.environ)
-        images = selection.images
+        plan = selected(matrix, SweepOptions(hosts=hosts), context.environ)
+        images = plan.images
     interrupted = Interrupted("interrupted; nothing was changed")
     try:
         with using_hosts(images, context) as every:
             found = [Examined(machine=each) for each in _given(every, context)]
             in_threads([functools.partial(_look, own, context) for own in found], context.stopped)
-            plan = make_plan(selection, lanes_of([own.machine for own in found]))
+            plan = with_lanes(plan, lanes_of([own.machine for own in found]))
             runs = newest_runs(source / plan.matrix.name)
             for own in found:
                 each = own.machine

@@ -19,8 +19,8 @@ from harness.flows.hosts import OpenHost, in_threads, lanes_of, refuse_missing, 
 from harness.flows.pool import PoolRun
 from harness.flows.running import Run
 from harness.matrix import load_matrix
-from harness.model import Explanation, Matrix, RunResult, SearchMode, Stop, Trials, grouped
-from harness.plan.cells import Selection, make_plan, select
+from harness.model import Explanation, Matrix, Plan, RunResult, SearchMode, Stop, Trials, grouped
+from harness.plan.cells import select, with_lanes
 from harness.plan.explain import explain, most_launches, typical_launches
 from harness.run.hosts.mounted_data import missing_data
 from harness.run.trial.payload import keep_inputs, payload_hash
@@ -44,7 +44,7 @@ class SweepOptions:
     fresh: bool = False
     out: Path = Path("reports")
 
-    def select(self, matrix: Matrix) -> Selection:
+    def select(self, matrix: Matrix) -> Plan:
         return select(
             matrix,
             seed=self.seed if self.seed is not None else random.SystemRandom().randrange(2**31),
@@ -57,24 +57,22 @@ class SweepOptions:
         )
 
 
-def selected(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Selection:
+def selected(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
     """Read a matrix and return what to sweep. Beside the files that it names, only the package index is read."""
     return options.select(load_matrix(matrix, environ=environ))
 
 
-def explained(selection: Selection, options: SweepOptions) -> Explanation:
+def explained(plan: Plan, options: SweepOptions) -> Explanation:
     """Return what a sweep would do and, if earlier runs allow an estimate, its probable cost. Starts nothing."""
-    plan = make_plan(selection)
     return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan, reuse=not options.fresh))
 
 
-def checked_data(selection: Selection, context: RunContext) -> tuple[str, ...]:
+def checked_data(plan: Plan, context: RunContext) -> tuple[str, ...]:
     """Return what each host says about the data that its scenarios mount, in one line for each missing path. Hosts
     without mounts are not asked, and a queue is asked for no node."""
     told = []
-    rows = make_plan(selection).rows
-    for host in dict.fromkeys(row.lane.host for row in rows):
-        scenarios = [row.variant.scenario for row in rows if row.lane.host == host]
+    for host in dict.fromkeys(row.lane.host for row in plan.rows):
+        scenarios = [row.variant.scenario for row in plan.rows if row.lane.host == host]
         if not any(scenario.data for scenario in scenarios):
             continue
         if host.can.queues:
@@ -94,19 +92,19 @@ def checked_data(selection: Selection, context: RunContext) -> tuple[str, ...]:
     return tuple(told)
 
 
-def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:
+def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:
     """Run the missing trials, judge them, and return the result with the directory of the run.
 
     If the run is interrupted or a host is lost, the result covers what was run.
     """
     began, began_s = context.now(), time.monotonic()
-    journal = RunDirectory.create(out=options.out, matrix=selection.matrix.name, now=began)
+    journal = RunDirectory.create(out=options.out, matrix=plan.matrix.name, now=began)
     journal.counts_setups = options.decide
     homes = {} if options.fresh else journal.machines()
-    with using_hosts(selection.images, context, homes=homes) as opened:
+    with using_hosts(plan.images, context, homes=homes) as opened:
         for each in opened:
-            refuse_missing(each, selection.later, context)
-        plan, only = make_plan(selection, lanes_of(opened)), None
+            refuse_missing(each, plan.later, context)
+        plan, only = with_lanes(plan, lanes_of(opened)), None
         changed = list(deciding.changed_hosts(plan, opened, journal))
         for _, text in changed:
             context.progress.note(text)

@@ -26,16 +26,15 @@ from harness.matrix.draft import Draft, text
 from harness.matrix.draft.job import called_in_loops, functions, near_command
 from harness.matrix.draft.options import option_of
 from harness.matrix.draft.series import safe
-from harness.model import RunResult, Stop, Trial, Trials, grouped
+from harness.model import Plan, RunResult, Stop, Trial, Trials, grouped
 from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say
-from harness.plan.cells import Selection
 from harness.registry.bounded_http import RegistryTrouble
 from harness.run import owners
 from harness.store import RunDirectory
 
-Sweep = Callable[[Selection, SweepOptions], RunResult]
-"""Sweeps a selection and writes its reports."""
+Sweep = Callable[[Plan, SweepOptions], RunResult]
+"""Sweeps a plan and writes its reports."""
 
 
 def tried(
@@ -109,8 +108,8 @@ class _Attempt:
         later = tuple(image for series in whole.series for image in series.images if not self.runs)
         return self.swept(replace(some.select(replace(whole, series=chosen)), rehearsal=True, later=later), some)
 
-    def swept(self, selection: Selection, options: SweepOptions) -> RunResult:
-        self.runs.append(self.sweep(selection, options))
+    def swept(self, plan: Plan, options: SweepOptions) -> RunResult:
+        self.runs.append(self.sweep(plan, options))
         return self.runs[-1]
 
     def refuse_unlaunched(self) -> None:

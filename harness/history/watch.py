@@ -28,7 +28,7 @@ from harness.registry.registry_client import Registry
 @dataclass(frozen=True, kw_only=True)
 class WatchedMatrix:
     """A matrix to watch. `interval_s`: seconds from the start of one look to the start of the next; None: look only
-    once. `run(selection, fresh=)` sweeps a selection and writes its reports; `fresh`: it takes over no trials of
+    once. `run(plan, fresh=)` sweeps a plan and writes its reports; `fresh`: it takes over no trials of
     earlier runs. `tell` receives the result of each look before anything is run. `drifts` is called after each run with
     the name of the matrix; it prints the drifts over all runs of the matrix, and returns whether there are any.
     """

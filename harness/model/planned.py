@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.model.from_file import ById
-from harness.model.matrix import Image, Lane, Matrix, Series, Stop, Trials, Varied
+from harness.model.matrix import Host, Image, Lane, Matrix, Series, Stop, Trials, Varied
 from harness.model.measured import REPLICATE
 from harness.model.scenario import Variant
 
@@ -109,7 +109,8 @@ AUTO_SEARCHED = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All cells of a run. `rehearsal`: it makes the first launches of `harness try`, which the sweep takes over."""
+    """All cells of a run. `rehearsal`: it makes the first launches of `harness try`, which the sweep takes over, and
+    `later` are the images of that sweep."""
 
     matrix: Matrix
     rows: tuple[VersionRow, ...]
@@ -118,6 +119,7 @@ class Plan:
     search: SearchMode = "full"
     stop: Stop = field(default_factory=Stop)
     rehearsal: bool = False
+    later: tuple[Image, ...] = ()
 
     def searched(self, row: VersionRow) -> bool:
         """Return whether the first bad image of a row is searched for, instead of running all images."""
@@ -132,6 +134,14 @@ class Plan:
     def cells(self) -> tuple[Cell, ...]:
         """Return all cells, row by row."""
         return tuple(cell for row in self.rows for cell in row.cells)
+
+    @property
+    def images(self) -> dict[Host, list[Image]]:
+        """Return the images that will run on each host, each image once."""
+        found: dict[Host, dict[Image, None]] = {}
+        for row in self.rows:
+            found.setdefault(row.lane.host, {}).update((cell.image, None) for cell in row.cells if not cell.excluded)
+        return {host: list(images) for host, images in found.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

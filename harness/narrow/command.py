@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from harness.narrow.flow import Contents
     from harness.narrow.question import NarrowQuestion
     from harness.narrow.records import Narrowed
-    from harness.plan.cells import Selection
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 
@@ -60,7 +59,6 @@ def narrow(
     from harness import exit_codes
     from harness.flows.sweep import SweepOptions
     from harness.narrow.question import of_run
-    from harness.plan.cells import make_plan
     from harness.report.text import finding_words
     from harness.store import RunDirectory, lookup
 
@@ -73,11 +71,11 @@ def narrow(
     RunDirectory.check_out(out)
     with stop_on_signals() as stopped:
         if good is not None and bad is not None:
-            selection = _selected(words, good, bad, python=python)
+            plan = _selected(words, good, bad, python=python)
             if dry_run:
-                _tell_differences(make_plan(selection), None, stopped)
+                _tell_differences(plan, None, stopped)
                 return
-            answer = _of_files(selection, SweepOptions(out=out, fresh=fresh), stopped)
+            answer = _of_files(plan, SweepOptions(out=out, fresh=fresh), stopped)
         else:
             stored = lookup.open_run(words[0], out=out, option="--out")
             with of_run(stored, *lookup.find_finding(stored, words[1:], tell=finding_words.line)) as question:
@@ -90,7 +88,7 @@ def narrow(
     sys.exit(codes.get(answer.verdict, exit_codes.UNDECIDED))
 
 
-def _selected(words: tuple[str, ...], good: Path, bad: Path, *, python: str | None) -> Selection:
+def _selected(words: tuple[str, ...], good: Path, bad: Path, *, python: str | None) -> Plan:
     """Return what to sweep: the environments of two files, with a script or a command. Raises UsageError."""
     from harness.narrow.question import matrix_of_files
     from harness.plan.cells import select
@@ -101,15 +99,14 @@ def _selected(words: tuple[str, ...], good: Path, bad: Path, *, python: str | No
     return select(matrix, seed=random.SystemRandom().randrange(2**31))
 
 
-def _of_files(selection: Selection, options: SweepOptions, stopped: threading.Event) -> Narrowed:
+def _of_files(plan: Plan, options: SweepOptions, stopped: threading.Event) -> Narrowed:
     from harness.cli.results import swept
     from harness.narrow import flow
     from harness.narrow.question import question_of
-    from harness.plan.cells import make_plan
 
     with shown_progress(stopped) as context:
-        contents = flow.checked(make_plan(selection), context)
-    result = swept(selection, options, stopped)
+        contents = flow.checked(plan, context)
+    result = swept(plan, options, stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; the results so far are in {result.directory}, and the same command resumes")
     return _narrow(question_of(result), result.directory, options, stopped, known=contents)

@@ -1,12 +1,11 @@
-"""Selects the part of a matrix that a sweep runs, and lists its cells in the order of a plan. Pure."""
+"""Selects the part of a matrix that a sweep runs, and plans its cells. Pure."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from harness.errors import InfrastructureError, UsageError
@@ -32,31 +31,6 @@ from harness.model import (
 from harness.model.matrix import Gpu
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """The part of a matrix that is run, as it is known before the hosts list their GPUs. `combinations` are in the
-    order of the plan that `make_plan` makes of them. `later`: the images of the sweep that a rehearsal comes before.
-    """
-
-    matrix: Matrix
-    combinations: tuple[tuple[Variant, Series, Host], ...]
-    trials: Trials
-    seed: int
-    search: SearchMode
-    stop: Stop
-    rehearsal: bool = False
-    later: tuple[Image, ...] = ()
-
-    @property
-    def images(self) -> dict[Host, list[Image]]:
-        """Return the images that will run on each host, each image once."""
-        found: dict[Host, dict[Image, None]] = {}
-        for variant, series, host in self.combinations:
-            run = [image for image in series.images if _excluded(self.matrix, image, host, variant) is None]
-            found.setdefault(host, {}).update(dict.fromkeys(run))
-        return {host: list(images) for host, images in found.items()}
-
-
 def select(
     matrix: Matrix,
     *,
@@ -67,45 +41,48 @@ def select(
     trials: Trials | None = None,
     search: SearchMode = "full",
     stop: Stop | None = None,
-) -> Selection:
-    """Return a part of a matrix. `only` are patterns for `matches`; `hosts` and `series` are names; empty means all.
-    Raises UsageError for a name or pattern that matches nothing.
+) -> Plan:
+    """Return the plan of a part of a matrix, in rows: by scenario, variant, series and lane, in the order of the file.
+    Cells that are excluded have the reason. The lanes are those that the matrix names: GPUs are not known yet.
+
+    `only` are patterns for `matches`; `hosts` and `series` are names; empty means all. Raises UsageError for a name or
+    pattern that matches nothing.
     """
     chosen_hosts = _chosen(hosts, matrix.hosts, what="host")
     chosen_series = _chosen(series, matrix.series, what="series")
-    combinations = tuple(
-        (variant, entry, host)
+    rows = tuple(
+        _row(matrix, variant, entry, lane)
         for variant in _chosen_variants(matrix, only)
         for entry in chosen_series
         if entry.name in (variant.scenario.series or (entry.name,))
         for host in chosen_hosts
         if host.name in (variant.scenario.hosts or (host.name,))
+        for lane in _named_lanes(host)
     )
-    if not combinations:
+    if not rows:
         raise UsageError("no cell is left: no chosen scenario is for the chosen hosts and series; change these options")
     trials, stop = trials or matrix.trials, stop or matrix.stop
-    return Selection(matrix=matrix, combinations=combinations, trials=trials, seed=seed, search=search, stop=stop)
+    return Plan(matrix=matrix, rows=rows, trials=trials, seed=seed, search=search, stop=stop)
 
 
-def make_plan(selection: Selection, lanes: Mapping[str, Sequence[Lane]] = MappingProxyType({})) -> Plan:
-    """Return the plan of all cells, in rows: by scenario, variant, series and lane, in the order of the matrix file.
-    `lanes` are the lanes of the hosts whose GPUs are known (`choose_lanes`), by the name of the host; other hosts have
-    the lanes that the matrix names. Cells that are excluded have the reason.
-    """
-    matrix, rows = selection.matrix, []
-    for variant, series, host in selection.combinations:
-        names = (host.gpus,) if isinstance(host.gpus, str) else host.gpus
-        unknown = [Lane(host=host, gpu=None if name == "none" else name) for name in names]
-        for lane in lanes.get(host.name) or unknown:
-            cells = tuple(
-                Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane.host, variant))
-                for image in series.images
-            )
-            rows.append(VersionRow(series=series, lane=lane, variant=variant, cells=cells))
-    return Plan(
-        matrix=matrix, rows=tuple(rows), trials=selection.trials, seed=selection.seed, search=selection.search,
-        stop=selection.stop, rehearsal=selection.rehearsal,
-    )  # fmt: skip
+def with_lanes(plan: Plan, lanes: Mapping[str, Sequence[Lane]]) -> Plan:
+    """Return the plan with the lanes of the hosts whose GPUs are known (`choose_lanes`), by the name of the host. Other
+    hosts keep those that the matrix names."""
+    by_host = itertools.groupby(plan.rows, key=lambda row: (row.variant, row.series, row.lane.host))
+    rows = tuple(
+        _row(plan.matrix, variant, series, lane)
+        for (variant, series, host), own in by_host
+        for lane in lanes.get(host.name) or [row.lane for row in own]
+    )
+    return replace(plan, rows=rows)
+
+
+def _row(matrix: Matrix, variant: Variant, series: Series, lane: Lane) -> VersionRow:
+    cells = tuple(
+        Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane.host, variant))
+        for image in series.images
+    )
+    return VersionRow(series=series, lane=lane, variant=variant, cells=cells)
 
 
 def only_versions(plan: Plan, wanted: Mapping[str, Collection[str]]) -> Plan:
@@ -217,6 +194,12 @@ def _unfit(image: Image, host: Host, scenario: Scenario) -> str | None:
 
 
 # ---------------------------------------------------------------- lanes
+
+
+def _named_lanes(host: Host) -> list[Lane]:
+    """Return the lanes of a host as the matrix names them."""
+    names = (host.gpus,) if isinstance(host.gpus, str) else host.gpus
+    return [Lane(host=host, gpu=None if name == "none" else name) for name in names]
 
 
 MOST_GPUS = 64  # of a host: a larger number is not an index

@@ -47,9 +47,9 @@ def probe(
 
     options = SweepOptions(only=only, hosts=hosts, series=series, out=out)
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
-        selection = selected(matrix, options, os.environ)
-        found, directory = probing.probe(selection, options, context, names=names)
-    with added_to_newest_run(directory, out=out, matrix=selection.matrix.name) as run:
+        plan = selected(matrix, options, os.environ)
+        found, directory = probing.probe(plan, options, context, names=names)
+    with added_to_newest_run(directory, out=out, matrix=plan.matrix.name) as run:
         if run is not None:
             write_readable(read_result(run), RunDirectory(run))
     remember(out, say=say)

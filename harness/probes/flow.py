@@ -11,8 +11,8 @@ from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, first_usable, in_threads, lanes_of, using_hosts
 from harness.flows.looking import Looked, Looking
 from harness.flows.sweep import SweepOptions
-from harness.model import Cell, Prepared, Probe
-from harness.plan.cells import Selection, make_plan
+from harness.model import Cell, Plan, Prepared, Probe
+from harness.plan.cells import with_lanes
 from harness.probes import reading as probes
 from harness.probes.reading import (
     Unreadable,
@@ -31,24 +31,22 @@ MOST_STEPS = 10**6
 """Limit on the steps of a command that runs until it exits by itself."""
 
 
-def probe(
-    selection: Selection, options: SweepOptions, context: RunContext, *, names: Sequence[str]
-) -> tuple[list[Probed], Path]:
+def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
     """Run the probes that the selected scenarios ask for, one after the other; if `names` is not empty, only those.
 
     Return their results, and the directory that holds them: `probes.json`, and a folder of files for each probe.
     Raises UsageError if there is no probe to run, Interrupted, EngineUnreachable.
     """
-    scenarios = {variant.scenario.name: variant.scenario for variant, _, _ in selection.combinations}
+    scenarios = {row.variant.scenario.name: row.variant.scenario for row in plan.rows}
     if not any(asked_probes(scenario, names) for scenario in scenarios.values()):
-        raise UsageError(f"{selection.matrix.path}: {nothing_asked(scenarios.values(), names)}")
-    with using_hosts(selection.images, context, one=True) as opened:
+        raise UsageError(f"{plan.matrix.path}: {nothing_asked(scenarios.values(), names)}")
+    with using_hosts(plan.images, context, one=True) as opened:
         if context.stopped.is_set():
             raise Interrupted("interrupted; nothing was started")
-        directory = RunDirectory.create(out=options.out, matrix=f"{selection.matrix.name}-probes", now=context.now())
+        directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=context.now())
         found: list[Probed] = []
         images: PreparedImages = {}
-        for cell, each in probes_to_run(make_plan(selection, lanes_of(opened)).cells, names):
+        for cell, each in probes_to_run(with_lanes(plan, lanes_of(opened)).cells, names):
             host = first_usable([machine for machine in opened if machine.part_of == cell.lane.host])
             found.append(_one(cell, each, host, context, images))
             keep_probes(found, directory)  # after each probe, so that an interruption loses no result

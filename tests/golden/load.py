@@ -47,7 +47,7 @@ from harness.model import (
     Trace,
     Trial,
 )
-from harness.plan.cells import make_plan, select
+from harness.plan.cells import select
 from tests.players.trials import facts_of
 
 RUNS = Path(__file__).parent / "runs"
@@ -134,7 +134,7 @@ def judged(golden: Mapping[str, Any], folder: Path) -> tuple[RunResult, dict[str
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     matrix = load_matrix(folder / "matrix.yaml", environ={})
-    plan = make_plan(select(matrix, seed=golden["seed"], search=golden["search"]))
+    plan = select(matrix, seed=golden["seed"], search=golden["search"])
     rows, launched = list(rows_of(plan, only=None)), {}
     for row in rows:
         launches = [launch for launch in golden["launches"] if _is_of(launch, row)]

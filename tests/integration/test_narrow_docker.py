@@ -19,7 +19,7 @@ from harness.narrow.coupling import couple
 from harness.narrow.hybrids import Sides, grafted_hybrid, not_loaded
 from harness.narrow.inventory import components
 from harness.narrow.records import Hybrid
-from harness.plan.cells import make_plan, select
+from harness.plan.cells import select
 from harness.run.engine import Kept
 from tests.integration.conftest import LOCAL_BASE, ROOT, Harness
 from tests.nightly import at_night
@@ -49,7 +49,7 @@ def remove(both: narrow_sides.BothSides, reference: str) -> None:
 
 def test_a_hybrid_maps_the_library_that_it_was_given_and_fails_with_the_bad_one_alone(folder: Path) -> None:
     environ = {"HARNESS_BASE": LOCAL_BASE, **os.environ}
-    plan = make_plan(select(load_matrix(folder / "library.yaml", environ=environ), seed=1))
+    plan = select(load_matrix(folder / "library.yaml", environ=environ), seed=1)
     context = RunContext(environ=environ, progress=MagicMock(), stopped=threading.Event())
     with narrow_sides.both_sides(plan, context, digests={}) as both:
         looked = narrow_sides.looked_into(both)

@@ -93,9 +93,7 @@ def run(
     (folder / "quiet.py").write_text(scenario)
     (folder / "matrix.yaml").write_text(matrix)
     options = SweepOptions(out=folder / "reports", seed=1, search=search, decide=decide)
-    selection = selected(
-        folder / "matrix.yaml", options, {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
-    )
+    plan = selected(folder / "matrix.yaml", options, {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"})
 
     opened: list[Engine] = []
 
@@ -108,7 +106,7 @@ def run(
     with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         context = RunContext(environ=os.environ, progress=watching, stopped=threading.Event(), open_engine=open_engine)
         try:
-            return sweep(selection, options, context)[0]
+            return sweep(plan, options, context)[0]
         finally:
             assert opened, "no engine was opened"
             assert all(each.closed for each in opened), "a connection is left open"

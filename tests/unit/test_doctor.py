@@ -23,7 +23,6 @@ from harness.model import Host, Image, Prepared, Pull, Trace, Trial, Where
 from harness.model.answers import Checkup, HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
-from harness.plan.cells import make_plan
 from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import PublishedImage
 from harness.report.terminal.doctor_output import exit_code, render, to_json
@@ -348,7 +347,7 @@ def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> N
 
 
 def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
-    plan = make_plan(selected(folder / "matrix.yaml", SweepOptions(hosts=("old",), seed=1), {}))
+    plan = selected(folder / "matrix.yaml", SweepOptions(hosts=("old",), seed=1), {})
     with plain_progress(io.StringIO()) as watching:
         now = RunContext(environ={}, progress=watching, stopped=threading.Event()).now()
     run = RunDirectory.create(out=folder / "reports", matrix="cards", now=now)

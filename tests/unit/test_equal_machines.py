@@ -25,7 +25,7 @@ from harness.judge.comparable import set_apart
 from harness.model import Host, Image, Lane, Matrix, Plan, Prepared, Trial, machine_name
 from harness.model.matrix import Gpu, Pull
 from harness.model.watching import Say
-from harness.plan.cells import choose_lanes, make_plan, select
+from harness.plan.cells import choose_lanes, select, with_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones, unlike
 from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Lease
@@ -153,7 +153,7 @@ def farm_plan(machines: list[OpenHost]) -> Plan:
     matrix = Matrix(
         name="m", path=Path("m.yaml"), series=MATRIX.series[:1], hosts=(FARM,), scenarios=MATRIX.scenarios[:1]
     )
-    return make_plan(select(matrix, seed=1), lanes_of(machines))
+    return with_lanes(select(matrix, seed=1), lanes_of(machines))
 
 
 def test_a_machine_runs_a_cell_by_its_own_address_and_card() -> None:
@@ -173,7 +173,7 @@ def test_no_trial_of_one_machine_is_taken_over_on_another() -> None:
     assert len(keys) == len(machines)
 
 
-MATRIX_VARIANT = make_plan(select(MATRIX, seed=1)).cells[0].variant
+MATRIX_VARIANT = select(MATRIX, seed=1).cells[0].variant
 
 
 def test_trials_of_two_machines_are_never_compared() -> None:

@@ -12,7 +12,6 @@ import pytest
 from harness import masking
 from harness.flows.sweep import SweepOptions, selected
 from harness.masking import WITHHELD, scrubbed, told_words
-from harness.plan.cells import make_plan
 from harness.report.text.harmless_text import plain
 from harness.run.trial.messages import Done, parse_message
 from harness.store import RunDirectory
@@ -109,7 +108,7 @@ def test_no_file_of_a_run_contains_a_credential_of_the_matrix(tmp_path: Path) ->
         "  end: {series: [v], command: [up], stop: [down, --token, x1y2z3]}\n"
         "  two: {series: [s], serve: [server, '{port}'], client: [load, '{url}', --api-key, x1y2z3]}\n"
     )
-    plan = make_plan(selected(path, SweepOptions(), {}))
+    plan = selected(path, SweepOptions(), {})
     written = json.dumps(plan_to_json(plan))
     assert not re.findall("hunter22|abcd-1234|abcd-5678|x1y2z", written)
     scenario, varied, served = json.loads(written)["scenarios"]

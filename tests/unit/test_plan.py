@@ -35,7 +35,7 @@ from harness.model import (
 )
 from harness.model.matrix import Gpu
 from harness.model.scenario import Cache
-from harness.plan.cells import choose_lanes, make_plan, matches, select, variants
+from harness.plan.cells import choose_lanes, matches, select, variants, with_lanes
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
 from harness.store import RunDirectory
@@ -45,11 +45,11 @@ from tests.players.plans import MATRIX, WHERE, host, scenario, series
 
 
 def texts(matrix: Matrix, **options: Any) -> list[str]:
-    return [str(cell) for cell in make_plan(select(matrix, seed=1, **options)).cells if not cell.excluded]
+    return [str(cell) for cell in select(matrix, seed=1, **options).cells if not cell.excluded]
 
 
 def test_rows_are_in_the_order_of_the_file() -> None:
-    plan = make_plan(select(MATRIX, seed=7))
+    plan = select(MATRIX, seed=7)
     found = [f"{row.variant} | {row.series.name} | {row.lane}" for row in plan.rows]
     variants_ = [f"signal op={op} n={n}" for op in ("rfft", "fft") for n in (1, 2)]
     expected = [f"{v} | {s} | {lane}" for v in variants_ for s in ("tags", "numpy") for lane in ("here", "venv")]
@@ -59,7 +59,7 @@ def test_rows_are_in_the_order_of_the_file() -> None:
 
 
 def test_what_is_left_out_stays_in_with_the_reason() -> None:
-    plan = make_plan(select(MATRIX, seed=1))
+    plan = select(MATRIX, seed=1)
     whys = Counter(cell.excluded for cell in plan.cells if cell.excluded)
     assert whys == {
         "known": 4,
@@ -81,7 +81,7 @@ def test_what_is_left_out_stays_in_with_the_reason() -> None:
     ],
 )
 def test_a_rule_excludes_every_cell_that_it_matches(rule: dict[str, Scalar], count: int) -> None:
-    plan = make_plan(select(replace(MATRIX, exclude=({**rule, "why": "rule"},)), seed=1))
+    plan = select(replace(MATRIX, exclude=({**rule, "why": "rule"},)), seed=1)
     found = [cell for cell in plan.cells if cell.excluded and cell.excluded == "rule"]
     assert len(found) == count
 
@@ -90,11 +90,11 @@ def test_lanes() -> None:
     gpus = {"none": "none", "all": "all", "each": "each", "two": ("0", "RTX 3090")}
     matrix = replace(MATRIX, hosts=tuple(host(name, gpus=value) for name, value in gpus.items()))
 
-    def lanes(*known: Any) -> list[str]:
-        plan = make_plan(select(matrix, seed=1, only=["signal"]), *known)
+    def lanes(known: dict[str, Any]) -> list[str]:
+        plan = with_lanes(select(matrix, seed=1, only=["signal"]), known)
         return list(dict.fromkeys(str(row.lane) for row in plan.rows))
 
-    assert lanes() == ["none", "all/all", "each/each", "two/0", "two/RTX 3090"]
+    assert lanes({}) == ["none", "all/all", "each/each", "two/0", "two/RTX 3090"]
     found = [Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0), Gpu(uuid="GPU-2", name="RTX 4090", index=1)]
     asked = {"each": choose_lanes(matrix.hosts[2], found)}
     assert lanes(asked)[2:4] == ["each/RTX 3090", "each/RTX 4090"]
@@ -117,7 +117,7 @@ def test_include_adds_variants() -> None:
     ],
 )  # fmt: skip
 def test_only(pattern: str, count: int) -> None:
-    plan = make_plan(select(MATRIX, seed=1, only=[pattern]))
+    plan = select(MATRIX, seed=1, only=[pattern])
     assert len({row.variant for row in plan.rows}) == count
 
 
@@ -133,7 +133,7 @@ def test_hosts_series_and_trials_can_be_chosen() -> None:
         "numpy 2.0.0 on venv: tool",
         "numpy 2.0.1 on venv: tool",
     ]
-    assert make_plan(select(MATRIX, seed=1, trials=Trials(least=1, most=2))).trials.most == 2
+    assert select(MATRIX, seed=1, trials=Trials(least=1, most=2)).trials.most == 2
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_hosts_series_and_trials_can_be_chosen() -> None:
 )
 def test_what_fits_nothing_is_an_error(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        make_plan(select(MATRIX, seed=1, **options))
+        select(MATRIX, seed=1, **options)
 
 
 # ---------------------------------------------------------------- what is said about it
 
 
 def test_explain_counts_launches_and_the_worst_time() -> None:
-    explained = explain(make_plan(select(MATRIX, seed=1)))
+    explained = explain(select(MATRIX, seed=1))
     here, venv = explained.hosts
     assert (here.cells, here.launches_least, here.launches_most) == (14, 42, 112)
     assert (venv.cells, venv.launches_least) == (8, 24)
@@ -173,7 +173,7 @@ def test_the_launches_that_fill_warm_caches_are_foretold() -> None:
     warm, cold = (Cache(name="hub", at="/hub", start=start) for start in ("warm", "cold"))
     for cache, is_told in ((warm, True), (cold, False)):
         caching = tuple(replace(each, mounts=(cache,)) for each in MATRIX.scenarios)
-        told = dry_run(explain(make_plan(select(replace(MATRIX, scenarios=caching), seed=1, hosts=["venv"]))))
+        told = dry_run(explain(select(replace(MATRIX, scenarios=caching), seed=1, hosts=["venv"])))
         assert ("8 more launches to fill warm caches: one for each version and variant that is" in told) is is_told
 
 
@@ -182,8 +182,7 @@ def test_a_search_fills_the_caches_of_the_versions_that_it_launches_alone() -> N
     warm = tuple(replace(each, mounts=(Cache(name="hub", at="/hub"),)) for each in MATRIX.scenarios)
     asked = replace(MATRIX, scenarios=warm, series=(series("tags", *map(str, range(16))),))
     whole, halved = (
-        explain(make_plan(select(asked, seed=1, hosts=["here"], search=search))).hosts[0].fills
-        for search in ("full", "bisect")
+        explain(select(asked, seed=1, hosts=["here"], search=search)).hosts[0].fills for search in ("full", "bisect")
     )
     rows = whole // 16
     assert (whole, halved) == (16 * rows, 6 * rows)
@@ -192,7 +191,7 @@ def test_a_search_fills_the_caches_of_the_versions_that_it_launches_alone() -> N
 def test_a_search_promises_no_image_that_it_may_not_need() -> None:
     """Eight images of 10 GiB each are a reason not to start; a search needs only a few of them."""
     long = replace(MATRIX, series=(series("tags", *"12345678"), *MATRIX.series[1:]))
-    explained = explain(make_plan(select(long, seed=1, hosts=["here"], search="bisect")))
+    explained = explain(select(long, seed=1, hosts=["here"], search="bisect"))
     (here,) = explained.hosts
     assert (explained.cells, explained.searched) == (38, 32)
     assert here.images == tuple(f"numpy {one}: install numpy=={one} over python:3.11" for one in ("2.0.0", "2.0.1"))
@@ -201,7 +200,7 @@ def test_a_search_promises_no_image_that_it_may_not_need() -> None:
     assert text.startswith("m: 6 cells to run, 32 to search, 2 left out; launches: at least ")
     assert f"about {explained.launches_expected} expected, at most {explained.launches_most}; seed 1\n" in text
     assert "of these 8 images, only those that a search needs:\n      tags 1: pull a/tags:1\n" in text
-    run = explain(make_plan(select(long, seed=1, hosts=["here"])))
+    run = explain(select(long, seed=1, hosts=["here"]))
     assert {*here.images, *here.images_if_asked} == set(run.hosts[0].images)
     assert "search" not in dry_run(run)
 
@@ -209,13 +208,13 @@ def test_a_search_promises_no_image_that_it_may_not_need() -> None:
 def test_lanes_of_a_parallel_host_share_the_time() -> None:
     def worst_s(*, parallel: bool) -> float:
         hosts = (host("two", gpus=("0", "1"), parallel=parallel),)
-        return explain(make_plan(select(replace(MATRIX, hosts=hosts), seed=1, only=["signal"]))).worst_s
+        return explain(select(replace(MATRIX, hosts=hosts), seed=1, only=["signal"])).worst_s
 
     assert worst_s(parallel=False) == 2 * worst_s(parallel=True)
 
 
 def test_plan_as_json() -> None:
-    plan = make_plan(select(MATRIX, seed=3))
+    plan = select(MATRIX, seed=3)
     data = json.loads(json.dumps(plan_to_json(plan), allow_nan=False))
     assert (data["schema"], data["matrix"], data["seed"], data["trials"]) == (4, "m", 3, {"least": 3, "most": 8})
     assert [entry["name"] for entry in data["series"]] == ["tags", "numpy"]
@@ -244,7 +243,7 @@ def test_a_run_s_directory_holds_no_credential() -> None:
     matrix = replace(
         MATRIX, series=(Series(name="s", images=images, where=WHERE),), scenarios=(one,), exclude=(), include=()
     )
-    plan = make_plan(select(matrix, seed=1))
+    plan = select(matrix, seed=1)
     written = json.dumps(plan_to_json(plan))
     assert secret not in written
     assert secret not in dry_run(explain(plan))
@@ -257,7 +256,7 @@ def test_a_run_s_directory_holds_no_credential() -> None:
 @pytest.fixture
 def swept_plan(tmp_path: Path) -> Plan:
     swept(tmp_path, Stop(quick=True))
-    return make_plan(selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {}))
+    return selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
 
 
 def trials(tmp_path: Path) -> list[Path]:
@@ -271,8 +270,8 @@ def test_a_sweep_will_probably_take_as_many_launches_as_the_last_one(tmp_path: P
     assert dict(found.launches) == {"far": len(trials(tmp_path))}
     assert 0 <= found.seconds < 60
     assert found.predicted.keys() == {"far"}, "what a sweep would show is predicted for each host"
-    selection = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
-    told = dry_run(explained(selection, SweepOptions(out=tmp_path / "reports")))
+    plan = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
+    told = dry_run(explained(plan, SweepOptions(out=tmp_path / "reports")))
     assert f"about {len(trials(tmp_path))} launches, about" in told
 
 
@@ -314,7 +313,7 @@ def test_versions_that_an_older_run_measured_are_not_new_after_partial_runs(
     launched them all."""
     swept(tmp_path, Stop())
     matrix = tmp_path / "matrix.yaml"
-    plan = make_plan(selected(matrix, SweepOptions(seed=1), {}))
+    plan = selected(matrix, SweepOptions(seed=1), {})
     folder = with_partial_runs(tmp_path, plan)
     read: list[Path] = []
     monkeypatch.setattr(estimating, "read_plan_file", lambda run: read.append(run) or read_plan_file(run))
@@ -323,7 +322,7 @@ def test_versions_that_an_older_run_measured_are_not_new_after_partial_runs(
     assert not found.beside
     assert len(read) == 1, "one plan tells that the script is the same"
     matrix.write_text(matrix.read_text().replace('v4: "i:4"', 'v4: "i:4", v5: "i:5"'))
-    plan = make_plan(selected(matrix, SweepOptions(seed=1), {}))
+    plan = selected(matrix, SweepOptions(seed=1), {})
     found = estimate(folder, plan)
     assert found is not None
     assert {text.partition(" (")[0] for text in found.beside} == {"s v5 beside v1, v4"}
@@ -350,15 +349,15 @@ def test_a_changed_driver_is_not_compared_with_the_first_launches_of_try(tmp_pat
 def test_a_row_that_is_new_counts_as_the_others_of_its_scenario(tmp_path: Path, swept_plan: Plan) -> None:
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("[0, 1, 2]", "[0, 1, 2, 3]"))
-    found = estimate(tmp_path / "reports" / "matrix", make_plan(selected(matrix, SweepOptions(seed=1), {})))
+    found = estimate(tmp_path / "reports" / "matrix", selected(matrix, SweepOptions(seed=1), {}))
     assert found is not None
     assert found.launches["far"] == 16
 
 
 def test_nothing_is_said_where_no_run_tells(tmp_path: Path, swept_plan: Plan) -> None:
     assert estimate(tmp_path / "elsewhere", swept_plan) is None
-    selection = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
-    told = dry_run(explained(selection, SweepOptions(out=tmp_path / "elsewhere")))
+    plan = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
+    told = dry_run(explained(plan, SweepOptions(out=tmp_path / "elsewhere")))
     assert "about" not in told
     assert "`harness doctor` finds out in half a minute, on a host that has one of these images" in told
 
@@ -412,6 +411,6 @@ def test_a_dry_run_says_where_mounted_data_are_missing() -> None:
         "b: /data does not exist on this host; see `mounts:` of train",
         "c: all mounted data are there",
     )
-    plan = replace(explain(make_plan(select(matrix, seed=1))), data=told)
+    plan = replace(explain(select(matrix, seed=1)), data=told)
     assert f"\n  {told[1]}\n" in dry_run(plan)
     assert checked_data(select(replace(matrix, scenarios=(scenario("other"),)), seed=1), context) == ()

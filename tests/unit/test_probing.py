@@ -23,7 +23,6 @@ from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected
 from harness.model import Host
 from harness.model.watching import Say
-from harness.plan.cells import make_plan
 from harness.probes import printed as report
 from harness.probes.flow import probe
 from harness.probes.records import Probed
@@ -148,13 +147,13 @@ def run(
 ) -> Any:
     (folder / "matrix.yaml").write_text(matrix)
     options = SweepOptions(out=folder / "reports", seed=1, only=only)
-    selection = selected(folder / "matrix.yaml", options, UNREACHABLE)
+    plan = selected(folder / "matrix.yaml", options, UNREACHABLE)
     own = folder / "tmp"  # with its own lease: no wait for other sweeps on this machine
     own.mkdir(exist_ok=True)
     with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         stopped = stopped or threading.Event()
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, open_engine=open_engine)
-        return probe(selection, options, context, names=names)
+        return probe(plan, options, context, names=names)
 
 
 def valgrind(folder: Path, program: str) -> None:
@@ -184,7 +183,7 @@ def test_a_matrix_with_probes_can_also_be_swept(tmp_path: Path) -> None:
     """Its plan is written by scenario: scenarios that cannot be distinguished end every sweep."""
     (tmp_path / "kept.py").write_text(SCRIPT.lstrip())
     (tmp_path / "matrix.yaml").write_text(MATRIX.replace("SIZES", "1"))
-    plan = make_plan(selected(tmp_path / "matrix.yaml", SweepOptions(), UNREACHABLE))
+    plan = selected(tmp_path / "matrix.yaml", SweepOptions(), UNREACHABLE)
     assert [one["name"] for one in plan_to_json(plan)["scenarios"]] == ["kept", "fits", "lost"]
 
 

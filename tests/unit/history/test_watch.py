@@ -21,7 +21,6 @@ from harness.history import looks as words
 from harness.history.looks import ImageRef, RegistryLook
 from harness.history.watch import WatchedMatrix
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
-from harness.plan.cells import Selection, make_plan
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 
 MATRIX = """\
@@ -72,8 +71,7 @@ class Runs:
     ran: list[list[str]] = field(default_factory=list)
     fresh: list[bool] = field(default_factory=list)
 
-    def __call__(self, selection: Selection, *, fresh: bool) -> RunResult:
-        plan = make_plan(selection)
+    def __call__(self, plan: Plan, *, fresh: bool) -> RunResult:
         self.ran.append([cell.image.version for cell in plan.cells])
         self.fresh.append(fresh)
         if self.raises:

@@ -11,7 +11,7 @@ import pytest
 from harness.env_files import keyed_digest, read_env_file
 from harness.errors import MatrixError
 from harness.model import Matrix
-from harness.plan.cells import make_plan, select
+from harness.plan.cells import select
 from harness.store.plan_file import plan_to_json
 from tests.unit.matrix.conftest import GOOD, Load
 
@@ -56,7 +56,7 @@ def test_a_plan_has_the_names_and_no_value(load: Load, tmp_path: Path) -> None:
     matrix: Matrix = load(GOOD.replace("memory: 8GiB", "env_file: my.env"))
     (scenario,) = [each for each in matrix.scenarios if each.name == "signal"]
     assert dict(scenario.secrets)["HF_TOKEN"] == SECRET
-    told = json.dumps(plan_to_json(make_plan(select(matrix, seed=1))))
+    told = json.dumps(plan_to_json(select(matrix, seed=1)))
     assert SECRET not in told + repr(scenario)
     assert str(tmp_path) not in told
     assert '"my.env"' in told

@@ -23,7 +23,7 @@ from harness.model import Build, EngineKind, EngineSettings, Install, Matrix, Pu
 from harness.model.engines import GROUP, installed_engines, known_engines
 from harness.model.file_keys import WrittenLimits
 from harness.model.forms import Given
-from harness.plan.cells import make_plan, select
+from harness.plan.cells import select
 from tests.unit.matrix.conftest import GOOD, FakeIndex, Load
 
 ROOT = Path(__file__).parents[3]
@@ -176,7 +176,7 @@ def test_a_scenario_that_is_called_by_a_number_gets_its_variant(load: Load) -> N
     assert "010" in load(named).exclude[0].values()
     matrix = load(f"{named}include: [{{scenario: 010, level: 3}}]\n")
     assert matrix.include == ({"scenario": "010", "level": 3},)
-    assert "010 level=3" in {str(row.variant) for row in make_plan(select(matrix, seed=1)).rows}
+    assert "010 level=3" in {str(row.variant) for row in select(matrix, seed=1).rows}
 
 
 # ---------------------------------------------------------------- versions and the index

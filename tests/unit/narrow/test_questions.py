@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.model import Finding, Matrix, Variant, Varied
 from harness.narrow import flow
 from harness.narrow.question import matrix_of_files, of_run
-from harness.plan.cells import make_plan, select
+from harness.plan.cells import select
 from harness.run.slurm.request import NodeRequest
 from harness.run.trial.payload import pack
 from harness.store import inputs
@@ -151,7 +151,7 @@ def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "check.py").write_text("import helper\n")
     (tmp_path / "helper.py").touch()
-    plan = make_plan(select(matrix(tmp_path, *SIX, command="python check.py"), seed=1))
+    plan = select(matrix(tmp_path, *SIX, command="python check.py"), seed=1)
     assert {path.name for path in plan.matrix.scenarios[0].files} == {"check.py", "helper.py"}
 
 
@@ -163,7 +163,7 @@ def test_a_program_that_is_not_there_is_told_before_both_versions_are_made(comma
 
 def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_path: Path) -> None:
     """`--dry-run` accepted it, and the real call launched both versions three times before it said so."""
-    (row,) = make_plan(select(matrix(tmp_path, *SIX, command="check"), seed=1)).rows
+    (row,) = select(matrix(tmp_path, *SIX, command="check"), seed=1).rows
     cells = dict(zip(("A", "B"), row.cells, strict=True))
     made = {side: SimpleNamespace(reference=str(tmp_path / side / "bin" / "python")) for side in cells}
     with pytest.raises(UsageError, match=r"^check: no such program"):
@@ -178,7 +178,7 @@ def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It printed the number of launches that a search takes, and the search then refused both versions."""
-    plan = make_plan(select(matrix(tmp_path, *SIX), seed=1))
+    plan = select(matrix(tmp_path, *SIX), seed=1)
     a, b = plan.rows[0].cells
     looked = {"A": inventory({"six": ("1.15", ())}), "B": inventory({"six": ("1.16", ())}, python="3.12.1")}
 

@@ -23,7 +23,7 @@ from harness.agent.scenario import result_file
 from harness.errors import Interrupted
 from harness.matrix import load_matrix
 from harness.model import Cell, Trial, Trials
-from harness.plan.cells import make_plan, select
+from harness.plan.cells import select
 from harness.plan.explain import typed
 from harness.run.engine import LaunchRequest
 from harness.run.process import cgroups
@@ -59,7 +59,7 @@ def cells(folder: Path, versions: list[str] | None = None, **scenario: Any) -> t
     doubled = json.dumps(matrix).replace("$", "$$")
     (folder / "matrix.yaml").write_text(doubled)
     read = load_matrix(folder / "matrix.yaml", environ={}, index=FakeIndex(silent=True))
-    return make_plan(select(read, seed=1)).cells
+    return select(read, seed=1).cells
 
 
 def launch(world: World, cell: Cell) -> LaunchRequest:
@@ -337,7 +337,7 @@ def test_only_a_host_that_is_the_machine_itself_runs_it(tmp_path: Path) -> None:
         "scenarios: {x: {command: ['true']}, y: {script: s.py}}\n"
     )
     (tmp_path / "m.yaml").write_text(text)
-    plan = make_plan(select(load_matrix(tmp_path / "m.yaml", environ={}, index=FakeIndex(silent=True)), seed=1))
+    plan = select(load_matrix(tmp_path / "m.yaml", environ={}, index=FakeIndex(silent=True)), seed=1)
     left_out = {(cell.variant.scenario.name, cell.lane.host.name): cell.excluded for cell in plan.cells}
     assert left_out["x", "here"] is None
     assert str(left_out["x", "box"]).endswith("use engine: process")
