@@ -143,7 +143,7 @@ class WatchedMatrix:
         return asked, notes
 
     def _load(self, listing: Listing) -> Matrix:
-        return load_matrix(self.matrix, environ=self.environ, tags=listing)
+        return load_matrix(self.matrix, environ=self.environ, tags=listing.tags)
 
     def _time(self) -> str:
         return self.now().isoformat(timespec="seconds")

@@ -21,11 +21,11 @@ from harness.matrix.servers import check_ports
 from harness.matrix.shape import SERIES_KINDS, MatrixFile, schema
 from harness.model.forms import LETTERS, Given, kind, shown
 from harness.package_index import PackageIndex
-from harness.registry.registry_client import Registry, TagSource
+from harness.registry.registry_client import Registry, Tags
 
 
 def load_matrix(
-    path: Path, *, environ: Mapping[str, str], index: PackageIndex | None = None, tags: TagSource | None = None
+    path: Path, *, environ: Mapping[str, str], index: PackageIndex | None = None, tags: Tags | None = None
 ) -> model.Matrix:
     """Read and check a matrix file, the scripts and folders it names, and its versions.
 
@@ -37,7 +37,7 @@ def load_matrix(
     reader = SeriesReader(
         context=context,
         index=index or PackageIndex.from_environ(environ),
-        tags=tags or Registry.from_environ(environ),
+        tags=tags or Registry.from_environ(environ).tags,
     )
     series, hosts = reader.read(file), read_hosts(file.hosts, context)
     scenarios, scripts = read_scenarios(file, context, hosts=names_of(file.hosts), environ=environ)

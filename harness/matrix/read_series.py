@@ -21,7 +21,7 @@ from harness.matrix.shape import Built, Installed, Listed, Locks, MatrixFile, Re
 from harness.model.forms import shown
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import VERSION_KEY, in_range
-from harness.registry.registry_client import TagSource
+from harness.registry.registry_client import Tags
 from harness.safe_files import read_regular
 
 PIN = re.compile(
@@ -54,7 +54,7 @@ class SeriesReader:
 
     context: Context
     index: package_index.PackageIndex
-    tags: TagSource
+    tags: Tags
 
     def read(self, file: MatrixFile) -> tuple[model.Series, ...]:
         """Return all series, with an image for every version. Raises RegistryTrouble as `_tag_range` does."""
@@ -128,7 +128,7 @@ class SeriesReader:
         """Return the tags that the registry has now, oldest first. Raises RegistryTrouble, with the place, if it does
         not answer, since that is not an error in the file."""
         try:
-            all_tags = self.tags.tags(repository)
+            all_tags = self.tags(repository)
         except RegistryDenied as error:
             self.context.add(key, str(error))
             return []

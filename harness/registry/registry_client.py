@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -61,9 +61,8 @@ class Config(BaseModel):
 T = TypeVar("T", bound=BaseModel)
 
 
-class TagSource(Protocol):
-    def tags(self, repository: str) -> tuple[str, ...]:
-        """Return all tags, in the registry's order. Raises RegistryTrouble if the list is incomplete."""
+Tags = Callable[[str], tuple[str, ...]]
+"""Returns all tags of a repository, in the registry's order. Raises RegistryTrouble if the list is incomplete."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +93,7 @@ class Registry:
         return self._exchange.requests
 
     def tags(self, repository: str) -> tuple[str, ...]:
-        """Return all tags, as TagSource describes, except malformed ones, which could not be pulled."""
+        """Return all tags, as `Tags` describes, except malformed ones, which could not be pulled."""
         name = parse(repository)
         url = self._access.url(name, f"tags/list?n={PAGE_TAGS}")
         found: dict[str, None] = {}

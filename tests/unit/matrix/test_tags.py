@@ -42,7 +42,7 @@ def read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
     def run(tags: str, source: FakeTags | None = None) -> Matrix:
         text = GOOD.replace('["20.12", "22.12"]', tags).replace('baseline: {tags: "20.12"}\n', "")
         Path("matrix.yaml").write_text(text)
-        return load_matrix(Path("matrix.yaml"), environ={}, index=FakeIndex(), tags=source or FakeTags())
+        return load_matrix(Path("matrix.yaml"), environ={}, index=FakeIndex(), tags=(source or FakeTags()).tags)
 
     return run
 
