@@ -114,22 +114,6 @@ ASK_S = 0.5
 """Seconds after which a worker that waits for the turns of other workers checks again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """The next task of a worker: to launch the `proposal` of a row or, if it is None, to prepare a row that no worker
-    has begun.
-
-    `single`: it is one launch of a row whose launches may run side by side. `urgency` and `why` explain why this row
-    comes before the others.
-    """
-
-    row: RowRun
-    proposal: Proposal | None
-    single: bool = False
-    urgency: Urgency = "first"
-    why: str = ""
-
-
 @dataclass(kw_only=True)
 class RowQueue:
     """The rows of one or more workers, which work on them at the same time. Thread-safe.
@@ -172,16 +156,18 @@ class RowQueue:
         self._rows[row] = self._waiting[row] = None
         self._series[row.planned.series.name] += 1
 
-    def take(self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True) -> Turn | None:
-        """Return a worker's next turn, whose row then belongs to the worker; None if nothing is left for it. If the
-        launches of the row run side by side, a launch that is `ready` comes first.
+    def take(
+        self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True
+    ) -> tuple[RowRun, Proposal | None] | None:
+        """Return a worker's next turn: a row, which then belongs to the worker, and what to launch of it, or None to
+        prepare a row that no worker has begun. Return None if nothing is left for the worker. If the row `is_split`, it
+        is one launch, of those that are `ready` first.
         """
         with self._lock:
             while (row := self._choose(worker)) is None:
                 if not self._may_bring_more(worker):
                     return None
                 self._lock.wait(ASK_S)
-            urgency = row.standing.urgency
             is_new, row.busy = self._give(row, worker), True
             is_begun = bool(row.left)
             row.turns += 1
@@ -189,10 +175,7 @@ class RowQueue:
             self.begin(worker, row)
         if not is_begun:
             self.recall(row)
-        proposal, is_single = row.proposal, self._is_split(row)
-        if is_single:
-            proposal = self._single(row, ready)
-        return Turn(row=row, proposal=proposal, single=is_single, urgency=urgency, why=REASONS[urgency])
+        return row, self._single(row, ready) if self.is_split(row) else row.proposal
 
     def put_back(self, row: RowRun) -> None:
         """Judge a row after its turn (the last one, if launches run side by side), and ask for its next launches."""
@@ -287,7 +270,8 @@ class RowQueue:
         begun = self._begun.get(worker, {})
         return self.splits is not None and worker not in self._abandoned and any(row.turns for row in begun)
 
-    def _is_split(self, row: RowRun) -> bool:
+    def is_split(self, row: RowRun) -> bool:
+        """Return whether a row hands out the launches that it proposes one by one."""
         asked = row.proposal.runs if row.proposal is not None and not row.proposal.only_known else ()
         apart = len({run.cell.id for run in asked}) == len(asked)
         return bool(asked) and apart and self.splits is not None and self.splits(row)

@@ -109,17 +109,18 @@ class World:
             self.turns[name] -= 1
             if self.turns[name] < 0:
                 raise EngineUnreachable(LOST, place=WHERE)
-            for run in turn.proposal.runs if turn.proposal else ():
+            row, proposal = turn
+            for run in proposal.runs if proposal else ():
                 run.trials.append(
                     Trial(cell_id="c", number=1, key="k", end="completed", fingerprint={"machine": name},
-                          round=turn.proposal.round if turn.proposal else 0)
+                          round=proposal.round if proposal else 0)
                 )  # fmt: skip
-            if turn.proposal is not None and not turn.proposal.runs:
-                self.done.add(id(turn.row))
-                turn.row.finished = True
-                shared.close(turn.row)
+            if proposal is not None and not proposal.runs:
+                self.done.add(id(row))
+                row.finished = True
+                shared.close(row)
             else:
-                shared.put_back(turn.row)
+                shared.put_back(row)
 
 
 def some_rows(count: int, rounds: int = 2) -> list[RowRun]:
@@ -232,7 +233,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     for _ in range(2):
         turn = waiting.take("gpu0")
         assert turn is not None
-        if turn.proposal is None:
+        if turn[1] is None:
             waiting.put_back(both)
     thin = Trace(step=np.array([1.0]), columns={})
     run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0, trace=thin))

@@ -19,7 +19,7 @@ from harness.run.engine import Engine
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.side_by_side import Gate, Visit, able, slice_s, take_turns, visit_of, why_apart
 from harness.run.trial.conversation import alone
-from harness.schedule import RowQueue, Turn
+from harness.schedule import REASONS, RowQueue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class HostRun:
         """
         try:
             while (turn := queue.take(self.worker, self._is_ready)) is not None:
-                self._run_turn(turn, queue)
+                self._run_turn(*turn, queue)
         except BaseException:
             queue.abandon(self.worker)
             raise
@@ -64,31 +64,31 @@ class HostRun:
         self.rng.shuffle(cells)
         self.launcher.images.pull_ahead(sorted(cells, key=lambda cell: cell.image.series))
 
-    def _run_turn(self, turn: Turn, queue: RowQueue) -> None:
-        if turn.proposal is None:
+    def _run_turn(self, row: RowRun, proposal: Proposal | None, queue: RowQueue) -> None:
+        if proposal is None:
             with self.gate.entered(Visit()):
-                self._prepare_row(turn.row)
-        elif turn.proposal.runs:
-            with self._entered(turn, turn.proposal) as visit:
-                self._launch(turn, turn.proposal, queue, visit)
+                self._prepare_row(row)
+        elif proposal.runs:
+            with self._entered(row, proposal, is_single=queue.is_split(row)) as visit:
+                self._launch(row, proposal, queue, visit)
         else:
-            self._log(turn.row, turn.proposal, [])
-            for run in turn.row.cells:
-                run.skipped = turn.proposal.skipped.get(run.cell.id)
-            self.launcher.caches.forget(turn.row.runs, self.launcher.engine)
-            self.finished(turn.row)
-            queue.close(turn.row)
+            self._log(row, proposal, [])
+            for run in row.cells:
+                run.skipped = proposal.skipped.get(run.cell.id)
+            self.launcher.caches.forget(row.runs, self.launcher.engine)
+            self.finished(row)
+            queue.close(row)
             return
-        queue.put_back(turn.row)
+        queue.put_back(row)
 
-    def _entered(self, turn: Turn, proposal: Proposal) -> AbstractContextManager[Visit]:
+    def _entered(self, row: RowRun, proposal: Proposal, *, is_single: bool) -> AbstractContextManager[Visit]:
         """Take the turn of a row through the gate: a single launch side by side with others, any other turn alone."""
         if proposal.only_known:
             return self.gate.entered(Visit())
-        if not turn.single or any(run.alone or run.cell.in_place for run in proposal.runs):
+        if not is_single or any(run.alone or run.cell.in_place for run in proposal.runs):
             return self.gate.entered(Visit(alone=True))
         cell = proposal.runs[0].cell
-        measured = [trial for run in turn.row.cells for trial in run.measured]
+        measured = [trial for run in row.cells for trial in run.measured]
         others = list(self.launcher.peers[cell.variant.scenario.name])
         return self.gate.entered(visit_of(cell, measured, others, share_bytes=self.gate.share_bytes))
 
@@ -104,7 +104,7 @@ class HostRun:
             if run.at_hand if row.lazy else not self.launcher.images.is_coming(run.cell):
                 self.launcher.prepare(run)
 
-    def _launch(self, turn: Turn, proposal: Proposal, queue: RowQueue, visit: Visit) -> None:
+    def _launch(self, row: RowRun, proposal: Proposal, queue: RowQueue, visit: Visit) -> None:
         """Launch the proposed cells until the sweep is stopped. Launches whose times are compared follow the last
         pull, except for a version's first launch if others may replace it in the comparison.
         """
@@ -112,7 +112,6 @@ class HostRun:
             for run in proposal.runs:
                 self.launcher.prepare(run)
             return
-        row = turn.row.cells
         trials, is_first = self.launcher.trials, not any(run.measured for run in proposal.runs)
         is_spare = is_first and (trials.most == 1 or trials.most > trials.least)  # one launch is compared with nothing
         if proposal.runs[0].cell.variant.scenario.compares_times and not is_spare:
@@ -124,21 +123,20 @@ class HostRun:
         if any(self.launcher.caches.lacks(run, self.launcher.engine) for run in together):
             why = why or "one after the other: each launch first fills the cache of its version"
         together = [] if why else together
-        for run in self._in_turn([run for run in proposal.runs if run not in together], turn, queue):
-            alone(self.launcher.launch(run, row=row, proposal=proposal, others=lambda: visit.others))
+        launch = functools.partial(self.launcher.launch, row=row.cells, proposal=proposal, others=lambda: visit.others)
+        for run in self._in_turn([run for run in proposal.runs if run not in together], row, queue):
+            alone(launch(run))
         if together and not queue.stopped():
             self.rng.shuffle(together)
-            launch = functools.partial(
-                self.launcher.launch, row=row, proposal=proposal, others=lambda: visit.others, slices=len(together)
-            )
-            launches = [functools.partial(launch, run) for run in together]
+            launches = [functools.partial(launch, run, slices=len(together)) for run in together]
             take_turns(launches, seconds=slice_s(together), cycles=self.cycles, rng=self.rng)
         launched = [run for run, before in zip(proposal.runs, begun, strict=True) if len(run.own) > before]
         if launched:
             slices: dict[str, str | int] = {"slices": len(together), "slices_why": why} if self.slices else {}
-            self._log(turn.row, proposal, launched, turn={"urgency": turn.urgency, "turn": turn.why, **slices})
+            urgency = row.standing.urgency
+            self._log(row, proposal, launched, turn={"urgency": urgency, "turn": REASONS[urgency], **slices})
 
-    def _in_turn(self, runs: Sequence[CellRun], turn: Turn, queue: RowQueue) -> Iterator[CellRun]:
+    def _in_turn(self, runs: Sequence[CellRun], row: RowRun, queue: RowQueue) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first. As long as it is not known which lines
         of output are steps, the oldest comes first, which shows it.
 
@@ -155,10 +153,10 @@ class HostRun:
 
         before = known()
         while waiting and not queue.stopped():
-            if len(waiting) < len(runs) and queue.gives_way(turn.row):
+            if len(waiting) < len(runs) and queue.gives_way(row):
                 return
             ready = [run for run in waiting if self._is_ready(run)]
-            told = any(trial.facts.told_steps for run in turn.row.cells for trial in run.measured)
+            told = any(trial.facts.told_steps for run in row.cells for trial in run.measured)
             if not told and runs[0].cell.variant.scenario.may_count_lines:
                 ready = [min(waiting, key=runs.index)]
             if not ready and known() > before:

@@ -27,18 +27,19 @@ class Worker:
         turn = self.queue.take(self.name)
         if turn is None:
             return False
-        name = str(turn.row.cells[0].cell.variant)
-        if turn.proposal is None:
+        row, proposal = turn
+        name = str(row.cells[0].cell.variant)
+        if proposal is None:
             self.began.append(name)
-        for run in turn.proposal.runs if turn.proposal else ():
+        for run in proposal.runs if proposal else ():
             run.trials.append(
                 Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed", duration_s=self.launch_s)
             )
             self.launched.append(name)
-        if turn.proposal is not None and not turn.proposal.runs:
-            self.queue.close(turn.row)
+        if proposal is not None and not proposal.runs:
+            self.queue.close(row)
         else:
-            self.queue.put_back(turn.row)
+            self.queue.put_back(row)
         return True
 
 
@@ -97,9 +98,9 @@ def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_tho
     rows.put_back(dear)
     begun = rows.take("one")
     assert begun is not None
-    assert begun.proposal is not None
+    assert begun[1] is not None
     assert not rows.gives_way(dear), "nothing of it was launched yet"
-    begun.proposal.runs[0].trials.append(Trial(cell_id="c", number=1, key="k", end="completed", duration_s=20.0))
+    begun[1].runs[0].trials.append(Trial(cell_id="c", number=1, key="k", end="completed", duration_s=20.0))
     assert not rows.gives_way(dear), "there is nothing else to do"
     cheap = a_row("cheap", 1)
     rows.add(cheap)
@@ -107,7 +108,7 @@ def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_tho
     rows.put_back(dear)
     following = rows.take("one")
     assert following is not None
-    assert following.row is cheap
+    assert following[0] is cheap
 
 
 def one_round(name: str, versions: int) -> RowRun:
@@ -164,9 +165,10 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
     def work() -> None:
         try:
             while (turn := shared.take("one")) is not None:
-                assert not turn.single or (turn.proposal is not None and len(turn.proposal.runs) == 1)
-                assert turn.single == (beside[id(turn.row)] and turn.proposal is not None and bool(turn.proposal.runs))
-                for run in turn.proposal.runs if turn.proposal else ():
+                row, proposal = turn
+                assert not shared.is_split(row) or (proposal is not None and len(proposal.runs) == 1)
+                assert shared.is_split(row) == (beside[id(row)] and proposal is not None and bool(proposal.runs))
+                for run in proposal.runs if proposal else ():
                     with lock:
                         assert id(run) not in at_work
                         at_work.add(id(run))
@@ -174,10 +176,10 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
                     run.trials.append(Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed"))
                     with lock:
                         at_work.remove(id(run))
-                if turn.proposal is not None and not turn.proposal.runs:
-                    shared.close(turn.row)
+                if proposal is not None and not proposal.runs:
+                    shared.close(row)
                 else:
-                    shared.put_back(turn.row)
+                    shared.put_back(row)
         except BaseException as error:
             failures.append(error)
             shared.abandon("one")
