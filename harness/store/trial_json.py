@@ -22,23 +22,10 @@ SCHEMA = 1
 FOLDER, SUFFIX = "trials", ".json"
 
 
-class LookFile(BaseModel):
-    """A look: its step, and its figures by their names. Unknown names and figures that are not finite are left out."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, float | None]
-    step: int
-
-    @property
-    def values(self) -> dict[str, float]:
-        known = ((name, value) for name, value in self.__pydantic_extra__.items() if name in LOOK_COLUMNS)
-        return {name: value for name, value in known if value is not None and math.isfinite(value)}
-
-
 class _TraceFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
     columns: dict[str, list[float | None]]
-    looks: list[LookFile]
+    looks: list[dict[str, float | None]]
     counts: dict[str, list[float | None]]
     over_time: dict[str, list[float | None]] = {}
 
@@ -144,10 +131,19 @@ def _trace(file: _TraceFile | None) -> Trace | None:
     return Trace(
         step=columns.pop("step"),
         columns=columns,
-        looks=tuple(Look(step=one.step, values=one.values) for one in file.looks),
+        looks=tuple(map(_look, file.looks)),
         counts=_amounts(file.counts, along="step"),
         over_time=_amounts(file.over_time, along="at_s"),
     )
+
+
+def _look(file: Mapping[str, float | None]) -> Look:
+    """Return a look, whose file has its figures beside its step, without unknown ones and those that are not finite."""
+    known = ((name, value) for name, value in file.items() if name in LOOK_COLUMNS)
+    values = {name: value for name, value in known if value is not None and math.isfinite(value)}
+    if (step := file.get("step")) is None or not step.is_integer():
+        raise ValueError("a look without a step")
+    return Look(step=int(step), values=values)
 
 
 def _amounts(file: Mapping[str, list[float | None]], *, along: str) -> dict[str, Floats]:
