@@ -142,9 +142,9 @@ class Bench:
         variant = Variant(scenario=scenario, params=(("work", work), ("step_ms", step_ms)))
         launch = LaunchRequest(
             prepared=self.prepared, scenario=scenario, payload=pack(variant, extras={"slices": slices}),
-            labels={"harness.run": "paired", "harness.cell": work, "harness.trial": str(number)},
+            run="paired", cell_id=work, number=number,
         )  # fmt: skip
-        trial = yield from Conversation(launch=launch, cell_id=work, number=number, round=number).run(self.engine)
+        trial = yield from Conversation(launch=launch, round=number).run(self.engine)
         assert trial.last_step == steps, trial.message
         return trial
 

@@ -44,10 +44,9 @@ def ready(engine: str, *, base: str, script: str) -> Iterator[tuple[Engine, Prep
 def launched(engine: Engine, prepared: Prepared, script: Path, steps: Steps) -> Trial:
     """Launch a script once, and return the trial."""
     scenario = Scenario(name="cost", where=WHERE, script=script, steps=steps)
-    labels = {"harness.run": "cost", "harness.cell": "cost", "harness.trial": "1"}
     payload = pack(Variant(scenario=scenario))
-    request = LaunchRequest(prepared=prepared, scenario=scenario, payload=payload, labels=labels)
-    done = alone(Conversation(launch=request, cell_id="cost").run(engine))
+    request = LaunchRequest(prepared=prepared, scenario=scenario, payload=payload, run="cost", cell_id="cost")
+    done = alone(Conversation(launch=request).run(engine))
     assert done.end == "completed", done.message
     return done
 

@@ -143,7 +143,7 @@ class ReplayingEngine(EngineAtHand):
     def launch(self, launch_: LaunchRequest) -> Iterator[Session]:
         history = self._histories[launch_.scenario.name]
         version = next(each for each in history.versions if each.name == launch_.prepared.image.version)
-        cell, number = launch_.labels["harness.cell"], int(launch_.labels["harness.trial"])
+        cell, number = launch_.cell_id, launch_.number
         replicate = 1000 * ("replicate" in cell)
         agent = Agent(made=launch(history, version, number + replicate), job=launch_.payload.job)
         self._clock.agent = agent

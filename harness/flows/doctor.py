@@ -348,11 +348,8 @@ def _launch(
     assert each.engine is not None
     scenario = Scenario(name="control", where=each.host.where, script=script, steps=STEPS, timeout_s=120.0)
     payload = pack(Variant(scenario=scenario), extras={"slices": slices})
-    launch = LaunchRequest(
-        prepared=prepared, scenario=scenario, payload=payload,
-        labels={"harness.run": "doctor", "harness.cell": "control", "harness.trial": "1"},
-    )  # fmt: skip
-    conversation = Conversation(launch=launch, cell_id="control", round=number, cancelled=context.stopped.is_set)
+    launch = LaunchRequest(prepared=prepared, scenario=scenario, payload=payload, run="doctor", cell_id="control")
+    conversation = Conversation(launch=launch, round=number, cancelled=context.stopped.is_set)
     trial = yield from conversation.run(each.engine)
     if trial.end == "interrupted":
         raise Interrupted("interrupted")

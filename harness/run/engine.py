@@ -125,15 +125,17 @@ class Payload:
 class LaunchRequest:
     """One trial to start, with the GPUs that it may use.
 
-    `labels` mark everything that is created for it (`harness.run`, `harness.cell`, `harness.trial`, …). `caches`: the
-    references of kept caches by the names of the scenario's warm ones, of which the launch gets a copy, or to which it
-    writes, if it `fills` them. All other caches begin empty.
+    `run`: the name of the run; `number`: that of the trial among those of its cell. `caches`: the references of kept
+    caches by the names of the scenario's warm ones, of which the launch gets a copy, or to which it writes, if it
+    `fills` them. All other caches begin empty.
     """
 
     prepared: Prepared
     scenario: Scenario
     payload: Payload
-    labels: Mapping[str, str]
+    run: str
+    cell_id: str
+    number: int = 1
     gpus: tuple[Gpu, ...] = ()
     caches: Mapping[str, str] = field(default_factory=dict)
     fills: bool = False
@@ -148,6 +150,11 @@ class LaunchRequest:
         ]
         payload = replace(self.payload, job={**self.payload.job, "caches": told})
         return replace(self, payload=payload) if told else self
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels that mark everything that is created for it."""
+        return {"harness.run": self.run, "harness.cell": self.cell_id, "harness.trial": str(self.number)}
 
     def copies(self, cache: Cache) -> bool:
         """Return whether a cache begins with what another launch left in it."""

@@ -50,7 +50,7 @@ def test_nothing_stays_frozen_when_the_agent_is_killed(world: World, remaining: 
     """A process in a session of its own stood still for ever: only the agent knew of it."""
     seconds = f"8{secrets.randbelow(10**8):08}"
     request = world.launch("orphan", value=seconds, slices=2)
-    launch = Conversation(launch=request, cell_id="cell", key="key").run(world.engine)
+    launch = Conversation(launch=request, key="key").run(world.engine)
     next(launch)
     (orphan,) = [each for each in psutil.process_iter(["cmdline"]) if seconds in (each.info["cmdline"] or ())]
     assert until(lambda: orphan.status() == psutil.STATUS_STOPPED, seconds=10)
@@ -103,8 +103,8 @@ def test_short_programs_come_to_their_ends(local: World, programs: list[tuple[in
             steps=STEPS, timeout_s=30.0,
         )  # fmt: skip
         payload = pack(Variant(scenario=scenario), extras={"slices": len(programs)})
-        own = replace(request, scenario=scenario, payload=payload)
-        trial = yield from Conversation(launch=own, cell_id=str(lines), key="key").run(local.engine)
+        own = replace(request, scenario=scenario, payload=payload, cell_id=str(lines))
+        trial = yield from Conversation(launch=own, key="key").run(local.engine)
         kept.append(trial)
 
     launches = [partial(launch, *program) for program in programs]

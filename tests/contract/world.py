@@ -83,7 +83,8 @@ class World:
             prepared=prepared or self.engine.prepare(installed(), quiet),
             scenario=scenario,
             payload=pack(variant, extras={"slices": slices}),
-            labels={"harness.run": self.run_id, "harness.cell": "cell", "harness.trial": "1"},
+            run=self.run_id,
+            cell_id="cell",
         )
 
     def trial(
@@ -107,7 +108,6 @@ class World:
     ) -> Trial:
         conversation = Conversation(
             launch=launch,
-            cell_id="cell",
             key="key",
             decide=lambda trace: answer,
             on_step=on_step,
@@ -130,6 +130,6 @@ def in_slices(
 
     def launch(act: str) -> Sliced[None]:
         request = world.launch(act, steps=steps, slices=len(acts))
-        kept.append((yield from Conversation(launch=request, cell_id="cell", on_step=on_step).run(world.engine)))
+        kept.append((yield from Conversation(launch=request, on_step=on_step).run(world.engine)))
 
     take_turns([partial(launch, act) for act in acts], seconds=0.1, cycles=count(1), rng=random.Random(1))

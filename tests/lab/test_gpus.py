@@ -54,7 +54,7 @@ def dockerd_version() -> int:
 
 def trial_on(found: World, *gpus: Gpu) -> Trial:
     launch = replace(found.launch("quiet"), gpus=gpus)
-    return alone(Conversation(launch=launch, cell_id="cell").run(found.engine))
+    return alone(Conversation(launch=launch).run(found.engine))
 
 
 def test_a_host_tells_its_gpus(lab: Lab) -> None:

@@ -128,11 +128,11 @@ def in_slices(
         ),
         scenario=Scenario(name="x", where=WHERE),
         payload=Payload(job=job, files={}),
-        labels={},
+        run="",
+        cell_id="c",
     )
     conversation = Conversation(
         launch=launch,
-        cell_id="c",
         key="k",
         round=2,
         clock=player.clock.monotonic,

@@ -85,7 +85,7 @@ def test_a_trial_gets_the_card_that_slurm_gave_and_not_that_of_another_job(
         launch = replace(
             world.launch("tell", prepared=world.engine.prepare(image, quiet), files=(driver / "data",)), gpus=lane.gpus
         )
-        trial = alone(Conversation(launch=launch, cell_id="cell").run(world.engine))
+        trial = alone(Conversation(launch=launch).run(world.engine))
     assert f"environment CUDA_VISIBLE_DEVICES {ours}" in trial.output.tail.splitlines(), trial.message
     assert mismatch(lane.gpus, trial.facts) == ""
 

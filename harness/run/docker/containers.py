@@ -254,7 +254,7 @@ def _started(
         client,
         launch.prepared.reference,
         [*python, "-B", f"{ROOT}/start.py"],
-        purpose=f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}",
+        purpose=f"{launch.run[:20]}-{launch.number}",
         labels=launch.labels,
         keep_entrypoint=launch.prepared.image.keep_entrypoint,
         environment={**launch.environment, **ways.gpus.environment(gpus)},

@@ -247,12 +247,12 @@ class CellLauncher:
                     extras={**length.job, "slices": slices, "mounts": mounts, "in_place": in_place(cell)},
                 ),
                 gpus=cell.lane.gpus,
-                labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
+                run=self.run_id,
+                cell_id=cell.id,
+                number=number,
             )
             conversation = Conversation(
                 launch=launch,
-                cell_id=cell.id,
-                number=number,
                 key=run.key,
                 round=proposal.round,
                 decide=decide,

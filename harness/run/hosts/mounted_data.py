@@ -150,7 +150,8 @@ def _described(
         prepared=prepared,
         scenario=cell.variant.scenario,
         payload=agent_payload({"marker": marker, "mounts": jobs, "survey": True}),
-        labels={"harness.run": "mounts", "harness.cell": cell.id, "harness.trial": "0"},
+        run="mounts",
+        cell_id=cell.id,
     )
     for message in _messages(launch, marker, engine):
         if message.mounts is not None:

@@ -92,8 +92,6 @@ class Conversation:
     """
 
     launch: LaunchRequest
-    cell_id: str
-    number: int = 1
     key: str = ""
     round: int = 0
     decide: Decide = lambda trace: "go"
@@ -130,11 +128,11 @@ class Conversation:
         started = datetime.fromtimestamp(self.now(), timezone.utc)
         gpus = {"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {}
         self.begun = Trial(
-            cell_id=self.cell_id,
-            number=self.number,
+            cell_id=launch.cell_id,
+            number=launch.number,
             key=self.key,
             end="interrupted",
-            run=launch.labels.get("harness.run", ""),
+            run=launch.run,
             round=self.round,
             asked=Asked(steps=self.job["looks"][-1], time_s=self.times_s[-1], timeout_s=self.job["timeout_s"]),
             started=started.isoformat(timespec="microseconds"),
@@ -153,9 +151,7 @@ class Conversation:
         nodes = Nodes(names=(own.name, *own.beside), cancelled=self.cancelled)
 
         def hold(session: Session, cut: Callable[[], bool]) -> tuple[Trial, float]:
-            other = Conversation(
-                launch=self.launch, cell_id=self.cell_id, cancelled=cut, clock=self.clock, begun=self.begun
-            )
+            other = Conversation(launch=self.launch, cancelled=cut, clock=self.clock, begun=self.begun)
             other.launched_s = self.launched_s
             return alone(other.hold(session)), other.failed_ago_s
 

@@ -67,14 +67,13 @@ def launch(world: World, cell: Cell) -> LaunchRequest:
         prepared=world.engine.prepare(cell.image, quiet),
         scenario=cell.launched.scenario,
         payload=pack(cell.launched, extras={"in_place": in_place(cell)}),
-        labels={},
+        run="",
+        cell_id="cell",
     )
 
 
 def ran(world: World, cell: Cell, **more: Any) -> Trial:
-    return alone(
-        Conversation(launch=launch(world, cell), cell_id="cell", decide=lambda trace: "go", **more).run(world.engine)
-    )
+    return alone(Conversation(launch=launch(world, cell), decide=lambda trace: "go", **more).run(world.engine))
 
 
 def test_what_runs_is_what_the_dry_run_prints(world: World, tmp_path: Path) -> None:
