@@ -33,7 +33,7 @@ class Ended:
 
 
 @dataclass(kw_only=True)
-class Agent:
+class Agent(Session):
     """The messages of an agent about a replayed launch, look by look, depending on the answers."""
 
     made: Made

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from harness.errors import InfrastructureError
 from harness.model import Cache, Image, Prepared, Scenario
@@ -182,7 +183,10 @@ class Exit:
 
 
 class Session(Protocol):
-    """A running trial."""
+    """A running trial. `name`: that of its node, on which it is `beside` those of its other nodes, by their names."""
+
+    name: str = ""
+    beside: Mapping[str, Session] = MappingProxyType({})
 
     def send(self, data: bytes) -> None:
         """Write to the agent's stdin. If the agent is gone, do nothing: `receive` reports the end."""
@@ -192,14 +196,6 @@ class Session(Protocol):
 
     def exit(self) -> Exit:
         """Return how the agent's process or container ended, after its output did. It waits some seconds at most."""
-
-
-@runtime_checkable
-class OnNodes(Session, Protocol):
-    """A session on the node `name`; `beside`: those on the trial's other nodes, by their names, if it has several."""
-
-    name: str
-    beside: Mapping[str, Session]
 
 
 Lease = Callable[[], None]

@@ -150,7 +150,7 @@ class LocalEngine:
         """Do nothing: this engine keeps nothing open."""
 
 
-class LocalSession:
+class LocalSession(Session):
     def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
         self._process, self._stderr = process, stderr
 

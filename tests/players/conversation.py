@@ -45,7 +45,7 @@ class Clock:
 
 
 @dataclass
-class Player:
+class Player(Session):
     """An engine and its session: plays bytes, then silence (None in the script) or the end of output."""
 
     script: list[bytes | None]

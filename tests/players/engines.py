@@ -65,7 +65,7 @@ MARKER = "@marker@"
 
 
 @dataclass(kw_only=True)
-class Asleep:
+class Asleep(Session):
     """A session whose agent sleeps for the length of the trial, and then sends all messages at once."""
 
     marker: str

@@ -14,7 +14,7 @@ from requests.exceptions import RequestException
 
 from harness.errors import InfrastructureError
 from harness.run.docker.docker_client import ENGINE_ERRORS, LOST_S
-from harness.run.engine import Exit
+from harness.run.engine import Exit, Session
 from harness.run.interruptible import BEAT_S, BoundedTail
 
 HEADER_BYTES = 8
@@ -66,8 +66,8 @@ class Demux:
         return bytes(stdout)
 
 
-class AttachedSession:
-    """A Session over a container, attached before the container starts."""
+class AttachedSession(Session):
+    """A session over a container, attached before the container starts."""
 
     def __init__(self, client: docker.DockerClient, container_id: str) -> None:
         self._api, self._id = client.api, container_id

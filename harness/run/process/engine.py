@@ -164,8 +164,8 @@ class ProcessEngine(EnvironmentStore):
         self._agent.remove()
 
 
-class ProcessSession:
-    """A Session over the pipes of a process. `cgroup`: the trial's memory cgroup; None if none could be made."""
+class ProcessSession(Session):
+    """A session over the pipes of a process. `cgroup`: the trial's memory cgroup; None if none could be made."""
 
     def __init__(self, process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
         self._process, self._cgroup = process, cgroup

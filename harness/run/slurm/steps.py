@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.errors import InfrastructureError
 from harness.run import owners
-from harness.run.engine import Exit, Payload, Session, pieces_of, size_of
+from harness.run.engine import Exit, Payload, pieces_of, size_of
 from harness.run.interruptible import BEAT_S, KILLED_S, Beat, piped, run_command, silent
 from harness.run.process.engine import ProcessSession
 from harness.run.slurm.container_commands import OOM_TOLD
@@ -101,7 +101,6 @@ class StepSession(ProcessSession):
     def __init__(self, process: subprocess.Popen[bytes], allocation: Allocation) -> None:
         super().__init__(process, None)
         self._allocation, self.name = allocation, allocation.node
-        self.beside: Mapping[str, Session] = {}
         self._ended_by_us = False
 
     def exit(self) -> Exit:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from harness.masking import WITHHELD, without_known
 from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
 from harness.model.measured import Facts, RankFacts
-from harness.run.engine import Engine, Exit, LaunchRequest, OnNodes, Session, size_of
+from harness.run.engine import Engine, Exit, LaunchRequest, Session, size_of
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
     Counts,
@@ -140,13 +140,13 @@ class Conversation:
             fingerprint={**engine.facts, **gpus, **self.data},
         )
         with engine.launch(launch) as session:
-            if isinstance(session, OnNodes) and session.beside:
+            if session.beside:
                 trial = yield from self._on_nodes(session)
             else:
                 trial = yield from self.hold(session)
         return replace(trial, duration_s=self.clock() - self.launched_s - self.parked_s)
 
-    def _on_nodes(self, own: OnNodes) -> Sliced[Trial]:
+    def _on_nodes(self, own: Session) -> Sliced[Trial]:
         """Hold the conversations with all nodes of a launch, and return its trial."""
         nodes = Nodes(names=(own.name, *own.beside), cancelled=self.cancelled)
 
