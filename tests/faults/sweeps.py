@@ -49,7 +49,7 @@ import psutil
 from benchmarks.planted_sweeps import BEFORE, FIRST_BAD, ROOT, Workshop
 from harness.run import leases
 from harness.run.process import cgroups
-from harness.run.process.cgroups import CGROUPS, TrialCgroup
+from harness.run.process.cgroups import CGROUPS, PROCS
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.lab.daemon import Daemon
 from tests.numbering import free_number
@@ -113,7 +113,7 @@ class Place:
     environ: Mapping[str, str]
     token: str
     engine: Engine
-    cgroup: TrialCgroup | None
+    cgroup: Path | None
     """The cgroup of everything that is started here; None: that of this process."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -128,7 +128,7 @@ class Place:
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """Start a harness command; by default, the sweep."""
-        joined = [] if self.cgroup is None else ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.cgroup.procs)]
+        joined = [] if self.cgroup is None else ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.cgroup / PROCS)]
         process = subprocess.Popen(
             [*joined, sys.executable, "-m", "harness", *(command or ("sweep", "matrix.yaml", "--seed", "1"))],
             cwd=self.folder, env=dict(self.environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -161,7 +161,7 @@ class Place:
         dead = cgroups.leftovers(temporary, root=CGROUPS)  # those of all sweeps on this machine
         names += [f"cgroup {name}" for name in dead if self._started(name) and not (temporary / name).exists()]
         if self.cgroup is not None:
-            names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]
+            names += [f"cgroup {path.name}" for path in self.cgroup.iterdir() if path.is_dir()]
         folders = [self.folder / "tmp"]
         if isinstance(self.engine, Daemon):
             folders.append(self.engine.folder / "data" / "overlay2")
@@ -240,7 +240,7 @@ def place(workshop: Workshop, engine: Engine, fault: str = "") -> Iterator[Place
                     process.kill()
                     process.wait()
                 if cgroup is not None:
-                    cgroup.remove()
+                    cgroups.remove(cgroup)
 
 
 @contextlib.contextmanager
@@ -335,8 +335,8 @@ def press(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None
     """Give the harness and its trials together hardly more memory than they use, for a while."""
     if at.cgroup is None:
         raise SystemExit("the fault `pressure` needs a memory cgroup: run it as root")
-    limit = at.cgroup.path / "memory.max"
-    told = dict(line.split() for line in (at.cgroup.path / "memory.stat").read_text().splitlines())
+    limit = at.cgroup / "memory.max"
+    told = dict(line.split() for line in (at.cgroup / "memory.stat").read_text().splitlines())
     used = int(told["anon"])
     with contextlib.suppress(OSError):  # the kernel can refuse a limit below the current use
         limit.write_text(str(used + rng.randint(0, ROOM_BYTES)))

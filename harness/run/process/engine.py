@@ -35,7 +35,6 @@ from harness.run.hosts import host_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import BoundedTail, piped
 from harness.run.process import cgroups, environments
-from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.environments import AgentCopy, EnvironmentStore
 
 READ_BYTES = 1 << 18
@@ -167,7 +166,7 @@ class ProcessEngine(EnvironmentStore):
 class ProcessSession(Session):
     """A session over the pipes of a process. `cgroup`: the trial's memory cgroup; None if none could be made."""
 
-    def __init__(self, process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], cgroup: Path | None) -> None:
         self._process, self._cgroup = process, cgroup
         self._stdin, self._stdout, self._stderr = _pipes(process)
         self._stderr_tail = BoundedTail()
@@ -225,7 +224,7 @@ class ProcessSession(Session):
         code = self._process.returncode
         return Exit(
             exit_code=128 - code if code is not None and code < 0 else code,
-            oom_killed=self._cgroup is not None and self._cgroup.oom_killed(),
+            oom_killed=self._cgroup is not None and cgroups.oom_killed(self._cgroup),
             stderr_tail=self._stderr_tail.text(),
         )
 
@@ -296,7 +295,7 @@ def check_home(launch: LaunchRequest, home: str, root: Path) -> None:
         )
 
 
-def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None, *, leave_s: float) -> None:
+def _end(process: subprocess.Popen[bytes], cgroup: Path | None, *, leave_s: float) -> None:
     """End the process and everything that it started: its descendants, its process group and its cgroup. Then close
     its pipes. An agent that loses the harness ends by itself: it alone knows what the program leaves in shared memory.
 
@@ -313,7 +312,7 @@ def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None, *, leave_
             os.killpg(process.pid, signal.SIGKILL)
         killing.kill(lambda: (child.pid for child in descendants if child.is_running()), for_s=0.0)
         if cgroup is not None:
-            cgroup.kill()
+            cgroups.kill(cgroup)
         process.wait(KILLED_S)
     except subprocess.TimeoutExpired as error:
         text = f"process {process.pid} cannot be killed: it hangs in the kernel (a driver?); restart this machine"

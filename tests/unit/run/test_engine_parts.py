@@ -30,7 +30,8 @@ from harness.run.images.build_images import Stages, base_names, content_hash, co
 from harness.run.images.find_images import progress
 from harness.run.images.held_container import _failure
 from harness.run.interruptible import BoundedTail, NetworkTrouble
-from harness.run.process.cgroups import TrialCgroup, own_limits
+from harness.run.process import cgroups
+from harness.run.process.cgroups import oom_killed, own_limits
 from harness.run.process.engine import ProcessEngine
 from harness.run.process.environments import cache_folder, digest_of, is_version
 from tests.dead import dead_owner
@@ -175,7 +176,7 @@ def test_an_owner_lives_on_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("kills", [0, 1])
 def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, kills: int) -> None:
     (tmp_path / "memory.events").write_text(f"low 0\noom 1\noom_kill {kills}\n")
-    assert TrialCgroup(path=tmp_path).oom_killed() is bool(kills)
+    assert oom_killed(tmp_path) is bool(kills)
 
 
 @pytest.mark.parametrize(("peak", "killed"), [(2048, False), (4096, True)])
@@ -183,7 +184,7 @@ def test_a_kill_below_the_own_limit_is_no_out_of_memory(tmp_path: Path, peak: in
     """The kernel kills a trial first if other programs use up the machine's memory."""
     for name, content in {"max": "4096", "peak": str(peak), "events": "oom_kill 1"}.items():
         (tmp_path / f"memory.{name}").write_text(f"{content}\n")
-    assert TrialCgroup(path=tmp_path).oom_killed() is killed
+    assert oom_killed(tmp_path) is killed
 
 
 @pytest.mark.parametrize(("hits", "killed"), [(0, False), (3, True)])
@@ -192,12 +193,12 @@ def test_where_linux_tells_no_peak_the_requests_beyond_the_limit_are_counted(
 ) -> None:
     (tmp_path / "memory.max").write_text("4096\n")
     (tmp_path / "memory.events").write_text(f"low 0\nmax {hits}\noom 1\noom_kill 1\n")
-    assert TrialCgroup(path=tmp_path).oom_killed() is killed
+    assert oom_killed(tmp_path) is killed
 
 
 def test_a_version_two_limit_leaves_no_swap(tmp_path: Path) -> None:
     (tmp_path / "memory.swap.max").write_text("max")
-    TrialCgroup(path=tmp_path).limit(1 << 28)
+    cgroups.limit(tmp_path, 1 << 28)
     assert (tmp_path / "memory.max").read_text() == str(1 << 28)
     assert (tmp_path / "memory.swap.max").read_text() == "0"
 

@@ -24,7 +24,6 @@ from harness.errors import InfrastructureError, Interrupted
 from harness.run import leases, owners
 from harness.run.leases import announced
 from harness.run.process import cgroups
-from harness.run.process.cgroups import TrialCgroup
 from tests.dead import dead_name
 
 NOBODY = 65534
@@ -187,17 +186,17 @@ def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_cgroup_that_another_run_removed_is_empty(tmp_path: Path) -> None:
-    gone = TrialCgroup(path=tmp_path / "gone")
-    assert (gone.pids(), gone.oom_killed()) == ([], False)
-    gone.kill()
-    gone.remove()
+    gone = tmp_path / "gone"
+    assert (cgroups.pids(gone), cgroups.oom_killed(gone)) == ([], False)
+    cgroups.kill(gone)
+    cgroups.remove(gone)
 
 
 def test_a_limit_that_cannot_be_set_is_told(tmp_path: Path) -> None:
     with pytest.raises(
         InfrastructureError, match=r"memory: a limit of 4096 bytes cannot be set in .*gone: .*; use docker"
     ):
-        TrialCgroup(path=tmp_path / "gone").limit(4096)
+        cgroups.limit(tmp_path / "gone", 4096)
 
 
 def test_killing_the_dead_is_no_error() -> None:
