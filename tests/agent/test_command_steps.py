@@ -8,12 +8,12 @@ import sys
 import termios
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from tests.agent import driver
-from tests.agent.driver import Agent, Told, pack
+from tests.agent.driver import Agent, Told, pack, scenario_pid
 from tests.waiting import until
 
 STEPS = "for i in $(seq {first} {last}); do echo step $i; sleep {pause}; done"
@@ -25,7 +25,11 @@ def run(root: Path, python: str, *command: str, **job: Any) -> Told:
 
 def heard(agent: Agent) -> bool:
     """Return whether the agent has read everything that was sent to it."""
-    return fcntl.ioctl(agent.process.stdin, termios.FIONREAD, b"none") == bytes(4)  # type: ignore[arg-type]
+    return is_empty(agent.process.stdin)  # type: ignore[arg-type]
+
+
+def is_empty(pipe: IO[bytes]) -> bool:
+    return fcntl.ioctl(pipe, termios.FIONREAD, b"none") == bytes(4)
 
 
 @pytest.mark.smoke
@@ -211,6 +215,37 @@ def test_the_loss_that_a_command_prints_is_a_metric_of_its_step(tmp_path: Path, 
     steps = told.done["last_step"]
     assert told.column("loss")[:79] == pytest.approx([1 / n for n in range(1, 80)][:steps])
     assert told.done["not_finite"]["loss"] == [21, 80]
+
+
+def test_lines_that_come_while_a_look_is_judged_leave_the_last_step_its_own_loss(
+    tmp_path: Path, thorough_python: str
+) -> None:
+    """The last of 60 steps had the loss of line 61, and what is printed at the end was lost."""
+    line = "print('step', n, 'loss', 1 / n, flush=True)"
+    text = f"""
+import os, time
+for n in range(1, 71):
+    while n == 51 and not os.path.exists("asked") or n == 61 and not os.path.exists("answered"):
+        time.sleep(0.01)
+    {line}
+    n != 60 or open("printed", "w").close()
+print("accuracy: 0.875")
+"""
+    pack(tmp_path, None, command=[thorough_python, "-c", text], step_pattern="^step", looks=[50, 100])
+    with Agent(tmp_path, python=thorough_python) as agent:
+        agent.until("look")
+        files = tmp_path / "scenario"
+        (files / "asked").touch()
+        with Path(f"/proc/{scenario_pid(agent)}/fd/1").open("rb") as output:
+            assert until(lambda: (files / "printed").exists() and is_empty(output), seconds=30)
+        agent.send("go")
+        assert until(lambda: heard(agent), seconds=30)
+        (files / "answered").touch()
+        told = agent.finish()
+
+    assert told.done["last_step"] == 60
+    assert told.column("loss") == pytest.approx([1 / n for n in range(1, 61)])
+    assert told.column("accuracy")[-1] == 0.875
 
 
 def test_the_time_to_end_of_a_command_begins_with_its_last_step(tmp_path: Path) -> None:

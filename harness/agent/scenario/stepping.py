@@ -223,12 +223,14 @@ class Metrics(object):
                 if row < self._table.rows:
                     column[row] = value
 
-    def fold(self, steps):
-        """Move what was recorded after the last of `steps` steps to the row of that step."""
-        row = steps // self._table.stride
-        for _, column in self._columns:
-            if 0 < row < self._table.rows and column[row] == column[row]:
-                column[row - 1] = column[row]
+    def fold(self, steps, newest=None):
+        """Move what was recorded after the last of `steps` steps to the row of that step. `newest`: the place of the
+        last line that is a step, if that is another one: its values are moved where the last step has none."""
+        last, is_later = steps // self._table.stride - 1, newest not in (None, steps)
+        row = (newest - 1) // self._table.stride if is_later else last + 1
+        for _, column in self._columns if 0 <= last < row < self._table.rows else ():
+            if column[row] == column[row] and not (is_later and column[last] == column[last]):
+                column[last] = column[row]
 
     def _note(self, place, number):
         header = self._table.header

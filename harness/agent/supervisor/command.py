@@ -262,7 +262,7 @@ class Command(Outside):
                     self._record(self._reader.rest())
                 if self._results:
                     self._record(self._read_results())
-                self._metrics.fold(self._steps)
+                self._metrics.fold(self._steps, self._seen or None)
                 if self._counts():
                     self._job.look(self._steps, self._fields(), last=True)
         self._job.end(end, message, death=death)
