@@ -55,7 +55,8 @@ LONGEST = 300
 NOTABLE_LINES = {
     "error": re.compile(
         r"Traceback \(most recent|\bXid\b|NCCL WARN|Segmentation fault|core dumped|\b[Kk]illed\b(?!:? ?#)"
-        r"|\b[A-Z]\w*(?:Error|Exception)\b(?=:(?! ?#)|$)|\bException (?:in|ignored)\b"
+        r"|\b(?!\w*(?:Squared|Absolute))[A-Z]\w*(?:Error|Exception)\b(?=:(?! ?#)|$)|\bException (?:in|ignored)\b"
+        r"|(?:^|: |\b(?:CUDA|[Ff]atal|[Ii]nternal|[Rr]untime) )error: (?=[^\W\d_])|\bpanicked at\b"
         r"|\b(?:Error|ERROR|FATAL)\b(?=\]?:? ?[^\s:#])"
         r"|\b(?:overflow|invalid value|divide by zero) encountered\b"
         r"|[:=\[(,]\s*-?(?:nan|NaN)(?![\w./-])|(?<=[A-Za-z_])\s+-?nan(?![\w./-])"

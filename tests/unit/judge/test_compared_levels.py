@@ -165,13 +165,15 @@ ERRORS = [
     "falling back to CPU", "Segmentation fault (core dumped)", "Killed", "KeyError", "[ERROR] no such device",
     "Exception in thread Thread-3:", "ERROR worker 3 died", "RuntimeWarning: overflow encountered in scalar add",
     "a.py:3: RuntimeWarning: invalid value encountered in divide", "divide by zero encountered in log",
-    "WARNING: failed to save checkpoint: no space",
+    "WARNING: failed to save checkpoint: no space", "CUDA error: an illegal memory access was encountered",
+    "serve: error: no such model", "thread '<unnamed>' panicked at src/lib.rs:10:5:",
 ]  # fmt: skip
 HARMLESS = [
     "mean squared error: 0.12", "MeanSquaredError: 0.5", "Error: 0.1", "0 errors", "reading nan.txt", "Nan Goldin",
     "enemies killed: 12", "xid 47", "dropped 3 nan rows", "skilled", "/tmp/nan/x", "no Error", "error rate 0.3",
     "terminal=xterm-nan-x", "fallback font", "checked for NaN", "ERROR: 0",
-    "buffer overflow: 3", "no such value encountered", "3 failed, 7 passed",
+    "buffer overflow: 3", "no such value encountered", "3 failed, 7 passed", "loss function: MeanSquaredError",
+    "mean absolute error: train 0.3, val 0.4",
 ]  # fmt: skip
 
 
