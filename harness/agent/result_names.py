@@ -13,10 +13,13 @@ def _words(text: str) -> "frozenset[str]":
     return frozenset(text.split())
 
 
-RISES = _words("err errors cer wer kl l1 l2 logloss mae mape mse rmse nll ppl")
+RISES = _words(
+    "bpb brier cer ece eer err errors kl l1 l2 logloss lpips mae mape mse nll nrmse ppl regret rmse rmsle"
+    " smape wape wer"
+)
 DROPS = _words(
-    "acc auc auroc bleu dice f1 iou likelihood loglik loglikelihood map miou ndcg precision psnr r2 recall rew reward"
-    " rouge score ssim"
+    "acc auc auprc auroc bleu dice f1 iou jaccard kappa likelihood loglik loglikelihood map mcc miou mrr ndcg precision"
+    " psnr r2 recall rew reward rouge rougel score ssim success top1 top5"
 )
 NEGATED = _words("neg negative")
 """With these, less of a likelihood is better."""
@@ -59,8 +62,8 @@ PACE = re.compile(r"(?:^|_)s/[a-z]+$")
 MOMENTS = _words("uptime datetime")
 """Words that end in `time` and are no durations."""
 AFTER = _words(
-    "at avg average ema epoch eval evaluation final k last macro mean micro rate running smoothed step sum test top"
-    " train training val valid validation weighted"
+    "at avg average ema epoch eval evaluation final k last macro mean micro pct percent rate running smoothed step sum"
+    " test top train training val valid validation weighted"
 )
 """Words that may follow the one that tells: `loss_avg`, `acc_top5`, `train_loss_epoch`."""
 UNITS = _words("batch image item iteration per sample step token epoch")
@@ -88,6 +91,8 @@ def worse_if(name: str) -> str:
         return ""
     while len(words) > 1 and (words[-1] in AFTER or not words[-1]):
         words.pop()
+    if words[-1] == "score" and any(map(_told, words[:-1])):
+        words.pop()  # of what another word tells: `brier_score`
     if "likelihood" in words[-1] and NEGATED.intersection(words):
         return "rise"
     ends = [] if NEITHER.intersection(words) else words[-1:] + words[:1]
