@@ -51,6 +51,8 @@ epoch 3 - log likelihood: -119.5 => log_likelihood
 epoch 3 -2 log likelihood: 340.5 => neg_log_likelihood
 -2 Log-Likelihood: 340.5 => neg_Log-Likelihood
 gap -2 loss 0.5 => loss
+Cost after iteration 100: 0.25 => Cost
+val acc after epoch 3/10: 0.25 (best 0.5) => val_acc best
 """
 PROSE = r"""
 /x/_cd.py:695: ConvergenceWarning: Objective did not converge. Duality gap: 1.2e+01, tolerance: 5.6e+00

@@ -264,6 +264,10 @@ OF = re.compile(
     r"neg(?:ative)?(?:[ -]log)?|(?:-(?:2[ *]?)?)?log|-2) $",
     re.IGNORECASE,
 )
+AT_STEP = re.compile(
+    r"(?<=\w) (?:after|at|for|in|of) (?:epoch|step|iter(?:ation)?|batch|round|fold) \d+(?:/\d+)? ?[:=] ?", re.IGNORECASE
+)
+"""What may come between a name and its number: `cost after epoch 3: 0.25`."""
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
 QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows
 WARNS = re.compile(r"\wWarning: ")  # Python's own; `use precision='16'` is no result
@@ -321,7 +325,8 @@ class Named(Reader):
         self._is_source = QUOTES_SOURCE.search(line) is not None
         if "deprecat" in lowered or ("warning: " in lowered and WARNS.search(line)):
             return {}
-        line, numbers, named = single_spaced(without_escapes(line, " ")), {}, set()
+        self._line = single_spaced(without_escapes(line, " "))
+        line, numbers, named = AT_STEP.sub(": ", self._line), {}, set()
         for match in PAIR.finditer(line):
             name, between, text, unit, total, percent, rate = match.groups()
             name = name.replace(" ", "_")
@@ -347,7 +352,6 @@ class Named(Reader):
                 continue
             of = (WHOSE if name in numbers else OF).search(line, max(0, match.start() - 44), match.start())
             numbers.setdefault(_joined(of.group(1), name) if of else name, number)
-        self._line = line
         if self._measures and any(part in lowered for part in OF_RATES):
             self._read_rates(line, named)
         return numbers
