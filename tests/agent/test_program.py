@@ -743,6 +743,23 @@ ACT
     assert done["end"] == "completed", done
 
 
+@pytest.mark.parametrize(("word", "steps"), [("step", 10), ("x", 1)])
+def test_the_time_to_read_the_lines_is_the_agents_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, steps: int
+) -> None:
+    """A version that printed lines three times as long, as fast as before, took twice as long to run."""
+    old = "is_source, self._is_source = self._is_source"
+    spins = "began = time.process_time()\n        while time.process_time() < began + 0.1:\n            pass"
+    slow = f"{spins}\n        {old}"
+    pack_with(monkeypatch, tmp_path, "scenario/printed.py", old, slow)
+    text = f"for n in range(12): print('{word}', n if '{word}' == 'step' else n * n * n, 'loss', 1 / (n + 1))"
+    told = run(tmp_path / "root", sys.executable, text, looks=[50, 100])
+    assert end_of(told)[2] == steps
+    assert told.done["run_s"] < 0.6, "to read its lines took 1.2 s"
+    assert told.all("look")[-1]["look"]["cpu_s"] < 0.6
+    assert not [step_s for step_s in told.column("step_s") if step_s is not None and step_s > 0.05]
+
+
 def test_what_is_printed_after_the_last_line_that_is_a_step_belongs_to_it(tmp_path: Path) -> None:
     text = "for n in range(9): print('epoch', n)\nprint('accuracy: 0.75')"
     told = run(tmp_path, sys.executable, text, printed={"accuracy": "accuracy: {}"})

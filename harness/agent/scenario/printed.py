@@ -10,11 +10,11 @@ import importlib
 import os
 import re
 import sys
+import threading
 import time
 import types
 from functools import lru_cache
 from itertools import islice
-from threading import get_ident
 
 from .. import result_names
 
@@ -55,15 +55,23 @@ def reader(patterns, log, but=None, measures=False):
     return Named(log, but, measures) if patterns is None else Reader(patterns, log)
 
 
-def call_with_lines(act):
-    """Call `act(line, redrawn, begins)` from now on after each whole line that Python writes to stdout or stderr;
-    `redrawn`: a carriage return precedes or ends it; `begins`: it is the first line of what is written at once."""
-    _acts.append(act)
+def call_with_lines(read, act):
+    """Call `act` from now on with what `read(line, redrawn, begins)` finds, if anything, in each whole line that Python
+    writes to stdout or stderr; `redrawn`: a carriage return precedes or ends it; `begins`: it is the first line of what
+    is written at once."""
+    _acts.append((read, act))
     for stream in (sys.stdout, sys.stderr):
         if not hasattr(stream.write, "is_read"):
             stream.write = _covered(stream.write)
 
 
+class Spent(threading.local):
+    """The seconds in which this thread has read lines: they are the agent's, and not the program's."""
+
+    reading_s = 0.0
+
+
+spent = Spent()
 _acts = []  # of all streams
 _writing = set()  # the threads that write: a stream may pass the same line on to another one
 
@@ -72,7 +80,7 @@ def _covered(write):
     rest = ["", ""]  # the beginning of a line, and the end of the line before it
 
     def covered(*args, **named):
-        own = get_ident()
+        own = threading.get_ident()
         if own in _writing:
             return write(*args, **named)
         _writing.add(own)
@@ -92,8 +100,12 @@ def _covered(write):
         rest[0] = parts[-1][:LONGEST]
         for place, end in enumerate(ends):
             before, rest[1] = rest[1], end
-            for act in _acts:
-                act(parts[place][:LONGEST], "\r" in before or "\r" in end, not place)
+            for read, act in _acts:
+                began = time.perf_counter()
+                found = read(parts[place][:LONGEST], "\r" in before or "\r" in end, not place)
+                spent.reading_s += time.perf_counter() - began
+                if found:
+                    act(found)
         return result
 
     covered.is_read = True
@@ -152,12 +164,7 @@ class Reader(object):
 
     def install(self):
         """Read from now on whatever Python writes to stdout and stderr."""
-        call_with_lines(self._read)
-
-    def _read(self, line, redrawn, begins):
-        values = self.values(line)
-        if values:
-            self._log(values)
+        call_with_lines(lambda line, redrawn, begins: self.values(line), self._log)
 
     def begin(self):
         """Note that the first step was made."""
@@ -510,12 +517,10 @@ class LineSteps(object):
         self._word = None  # after which the number that counts comes, if other words vary
 
     def install(self):
-        call_with_lines(self._read)
+        call_with_lines(self._read, lambda count: self._mark(count=count))
 
     def _read(self, line, redrawn, begins):
-        count = 0 if self.is_off else self.steps_of(line, redrawn, begins)
-        if count:
-            self._mark(count=count)
+        return 0 if self.is_off else self.steps_of(line, redrawn, begins)
 
     def steps_of(self, line, redrawn=False, begins=True):
         """Return how many steps a line ends. `redrawn`: it is drawn over another line, or will be drawn over; `begins`:

@@ -299,8 +299,9 @@ class ProgramRun(object):
     def _complete(self):
         """Report that the program ended by itself. If no step was seen, or one line that is a step, which has no
         duration, its whole run is the one step."""
-        now = time.perf_counter()
-        run_s, ran_on_s = now - self._started - self._ticker.paused_s, now - self.table.header[samples.STARTED]
+        now, read_s = time.perf_counter(), printed.spent.reading_s
+        ran_s, ran_on_s = now - self._started - self._ticker.paused_s, now - self.table.header[samples.STARTED]
+        run_s = ran_s - read_s
         is_whole, steps = self._ticker.is_over, self._ticker.steps
         is_one_line = steps == 1 and self._ticker.kind == "line" and not is_whole
         is_unseen = (is_one_line or not steps) and self.link.ask("unseen") != "stop"
@@ -309,7 +310,7 @@ class ProgramRun(object):
             self.link.tell("ended", end="completed", cut=False, at=time.perf_counter(), run_s=run_s)
             return
         if is_unseen:
-            self._ticker.take_whole()
+            self._ticker.take_whole(read_s / ran_s)
             self._ready(self._ticker, None)
         self._ticker.settle()
         if self._numbers is not None:

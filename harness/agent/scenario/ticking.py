@@ -11,6 +11,7 @@ import time
 from .. import samples
 from ..probes import processes
 from . import stepping
+from .printed import spent
 
 ASKS_PID = not hasattr(os, "register_at_fork")  # Python 3.6, where each step asks whether the process was forked
 
@@ -54,7 +55,7 @@ class Ticker(object):
         self._since = self._waiting_s = 0.0
         self._waits = 0  # how many waits are going on, one inside the other
         self._step_s, self._wait_s = table.column(0), None
-        self._overhead_s = self._busy_before_s = self.paused_s = 0.0
+        self._overhead_s = self._busy_before_s = self.paused_s = self._read_s = 0.0
 
     def mark(self, kind, count=1):
         """Count `count` steps of the hook `kind` that end together. Raises Ended if the program must end."""
@@ -69,16 +70,17 @@ class Ticker(object):
             return
         if self.is_over:
             self._end()
-        header = self._table.header
+        header, before_s, self._read_s = self._table.header, self._read_s, spent.reading_s
         if not self._has_begun:  # the first step has no duration, because its start is unknown
             self._has_begun = True
             self.steps += max(1, min(count, self._due_looks.step - 1 - self.steps))
             header[samples.STEPS] = self.steps
             self._pause(self._begin)
         else:
-            took_s = now - self._since - self._clock_s
+            took_s = now - self._since - self._clock_s - (self._read_s - before_s)
             if took_s < stepping.LEAST_S:  # noqa: PLR1730 (a call of max takes longer)
                 took_s = stepping.LEAST_S
+            self._overhead_s += self._read_s - before_s
             if count == 1:
                 self._made(took_s)
             else:
@@ -179,16 +181,16 @@ class Ticker(object):
         self.ended = True
         raise Ended("the trial has its steps")
 
-    def take_whole(self):
+    def take_whole(self, overhead):
         """Make the whole run, of which no step was seen, or one line, the one step: fill its row, whose duration stays
-        unknown."""
+        unknown. `overhead` is the agent's share of its time."""
         self.kind, self.sampler.cpu = None, processes.Meter()  # of the whole run, and not since that line
         for probe in self._probes:
             probe(0, 0.0)
         self.steps, self._has_begun = 1, True
         self._table.header[samples.STEPS] = 1
         self._table.header[samples.STARTED] = time.perf_counter()
-        self.sampler.cpu.pause(0.0)
+        self.sampler.cpu.pause(overhead)
 
     def settle(self):
         """Add up the processor time and the agent's overhead of the steps since the last pause."""
