@@ -222,8 +222,8 @@ AMOUNT = re.compile(
 """A time, a size or a rate, in one unit or several: `1 min 3 s`."""
 AMOUNTS = RESOURCES - {"cpu", "cpus", "gpu", "gpus"}
 """Beside these words, numbers are amounts, or versions of the machine, and no results; how many processors is one."""
-WHICH = frozenset(("address", "build", "commit", "date", "pid", "port", "python", "revision", "session", "sha")) | {
-    "timestamp", "version", "versions", "year"
+WHICH = frozenset(("address", "build", "commit", "copyright", "date", "pid", "port", "python", "rev", "revision")) | {
+    "session", "sha", "timestamp", "version", "versions", "year"
 }  # fmt: skip
 """Lines with these words tell which version ran, when and where."""
 LABEL = re.compile(r"(?:([A-Za-z_][\w ]{0,39})[:=] ?(?=\S)|\d+ [A-Za-z]+\b)")

@@ -234,6 +234,7 @@ def whole_runs(*texts: str) -> list[Trial]:
         ("fig\npear\n", "pear\nfig\n", "fig → pear"),
         ("mean 3.14159265\n", "mean 3.14159266\n", None),
         ("numpy 1.26\nversion 1.26.4\nsplit 1.26.4\n", "numpy 2.0\nversion 2.0.1\nsplit 2.0.1\n", None),
+        ("Copyright 2024 Foo\nrev 412\n", "Copyright 2025 Foo\nrev 431\n", None),
         ("took 3 s\n412 MiB used\n5 it/s\n", "took 4 s\n519 MiB used\n7 it/s\n", None),
         ("wrote /env/a3f901/x1.bin at 0x7f01\n", "wrote /env/b77e02/x2.bin at 0x7f02\n", None),
         ("x.py:12: FutureWarning: no 3\n", "x.py:15: FutureWarning: no 4\n", None),
