@@ -96,6 +96,7 @@ certain 95.5 of 100
 PyTorch 2.13.0 CUDA 12.4
 device 0 has 3.5 free
 finished 12.5
+summary: 0 errors, 0 failed, 0 retries
 """
 QUOTED = """
 /x/_cd.py:695: ConvergenceWarning: did not converge
