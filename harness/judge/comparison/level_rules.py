@@ -390,7 +390,7 @@ def _looked_at(name: str, *, enough: float = 0.0) -> Callable[[Launches], Launch
         def per_step(trial: Trial) -> float | None:
             values = _looks(trial, name) if is_enough else {}
             step = common or max(values, default=0)
-            return values[step] / (1 if is_whole_run(trial) else step) if step in values and step else None
+            return values[step] / (1 if is_whole_run(trial) else _counted(step)) if step in values and step else None
 
         return per_step
 
@@ -403,7 +403,12 @@ def _least_cpu(launches: Launches) -> float:
     if _are_whole_runs(launches):
         return SHORTEST_CPU_S
     last = [max(looks) for version in launches for trial in version if (looks := _looks(trial, "cpu_s"))]
-    return SHORTEST_CPU_S / (_common_look(launches, "cpu_s") or min(last, default=0) or Steps.budget)
+    return SHORTEST_CPU_S / _counted(_common_look(launches, "cpu_s") or min(last, default=0) or Steps.budget)
+
+
+def _counted(step: float) -> float:
+    """Return how many steps an amount up to this step is of: the first one is left out, unless it is the only one."""
+    return max(1, step - 1)
 
 
 def _common_look(launches: Launches, name: str) -> int:
@@ -478,7 +483,7 @@ def _output(launches: Launches) -> LaunchFigure:
     def figure(trial: Trial) -> float | None:
         if trial.output.bytes is None or not trial.last_step:
             return None
-        return trial.output.bytes / (1 if is_whole else trial.last_step)
+        return trial.output.bytes / (1 if is_whole else _counted(trial.last_step))
 
     return figure
 

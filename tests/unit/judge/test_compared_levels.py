@@ -556,12 +556,12 @@ def test_a_coloured_error_or_one_behind_a_progress_bar_is_told(line: str) -> Non
 
 def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
     """A traceback of 130 bytes in a run without steps was `prints more`, and the traceback itself was not told."""
-    stepping = replace(trial_of(steps=64), output=Printed(bytes=640))
-    assert RULES["output"].prepare([[stepping]])(stepping) == 10
+    stepping = replace(trial_of(steps=64), output=Printed(bytes=630))
+    assert RULES["output"].prepare([[stepping]])(stepping) == 10, "of 63 steps: what the first one prints is left out"
     assert stepping.trace is not None
     columns = {name: values for name, values in stepping.trace.columns.items() if name != "step_s"}
     whole = replace(stepping, trace=replace(stepping.trace, columns=columns), facts=Facts(run_s=0.2))
-    assert RULES["output"].prepare([[whole]])(whole) == 640
+    assert RULES["output"].prepare([[whole]])(whole) == 630
     assert RULES["output"].least([[whole]]) == 16384 == least_per(SIGNALS["output"], "run"), "as the report says"
     assert RULES["output"].least([[stepping]]) == 10
 
@@ -573,7 +573,7 @@ def test_a_step_that_moves_a_hundred_times_as_many_bytes_is_seen(name: str) -> N
     def version(a_step: float) -> list[Trial]:
         made = trial_of(steps=1000)
         assert made.trace is not None
-        looks = tuple(Look(step=step, values={name: a_step * step}) for step in (500, 1000))
+        looks = tuple(Look(step=step, values={name: a_step * (step - 1)}) for step in (500, 1000))
         return [replace(made, trace=replace(made.trace, looks=looks))] * 2
 
     launches = [version(4096), version(409_600)]
@@ -581,6 +581,17 @@ def test_a_step_that_moves_a_hundred_times_as_many_bytes_is_seen(name: str) -> N
     figure = launch_figure_of(name, launches)
     assert [figure(trials[0]) for trials in launches] == [4096, 409_600]
     assert figure(version(40)[0]) == SIGNALS[name].least / 10, "what the agent itself reads is no difference"
+
+
+def test_the_bytes_of_few_steps_are_divided_by_the_steps_that_read_them() -> None:
+    """Three epochs after the first line of four read 8 MiB each, and the report said 6 MiB a line."""
+    made = trial_of(steps=4)
+    assert made.trace is not None
+    looks = (Look(step=4, values={"bytes_read": 3 * 8.0 * 2**20, "cpu_s": 0.9}),)
+    few = replace(made, trace=replace(made.trace, looks=looks), output=Printed(bytes=600))
+    assert RULES["bytes_read"].prepare([[few]])(few) == 8 * 2**20
+    assert RULES["cpu_time"].prepare([[few]])(few) == pytest.approx(0.3)
+    assert RULES["output"].prepare([[few]])(few) == 200
 
 
 def test_whole_runs_are_compared_at_their_ends() -> None:
@@ -634,7 +645,7 @@ def test_what_samples_do_not_show_of_a_command_s_end_is_not_called_good() -> Non
 
 def test_output_of_a_launch_that_was_cut_is_compared_by_the_sample() -> None:
     """A command that takes 9 s printed 100 times what one of 11 s prints, whose first round ends after 10 s."""
-    cut = trial_of(steps=100, output=Printed(bytes=1000))
+    cut = trial_of(steps=100, output=Printed(bytes=990))
     assert cut.trace is not None
     columns = {name: values for name, values in cut.trace.columns.items() if name != "step_s"}
     cut = replace(cut, trace=replace(cut.trace, columns=columns))

@@ -251,7 +251,7 @@ def test_a_version_that_ends_slowly_asks_for_whole_launches(end_s: tuple[float, 
 
 
 def test_processor_time_is_that_of_steps() -> None:
-    looks = tuple(Look(step=step, values={"cpu_s": 0.002 * step}) for step in (500, 1000))
+    looks = tuple(Look(step=step, values={"cpu_s": 0.002 * (step - 1)}) for step in (500, 1000))
     trials = [[replace(one, trace=replace(one.trace, looks=looks)) for one in each if one.trace] for each in row()]
     assert shown(trials)[0].signals["cpu_time"].value == pytest.approx(0.002)
 
@@ -259,7 +259,7 @@ def test_processor_time_is_that_of_steps() -> None:
 def using(cpu_s: float, trial: Trial) -> Trial:
     """The launch with the processor time `cpu_s` in seconds per step."""
     assert trial.trace is not None
-    looks = tuple(Look(step=step, values={"cpu_s": cpu_s * step}) for step in (500, 1000))
+    looks = tuple(Look(step=step, values={"cpu_s": cpu_s * (step - 1)}) for step in (500, 1000))
     return replace(trial, trace=replace(trial.trace, looks=looks))
 
 
@@ -398,7 +398,7 @@ def test_what_hardly_prints_shows_what_was_measured() -> None:
         for own, size in zip(row(), sizes, strict=True)
     ]
     values = [cell.signals["output"].value for cell in shown(trials)]
-    assert values == pytest.approx([size / 1000 for size in sizes])
+    assert values == pytest.approx([size / 999 for size in sizes])
     assert of_row(trials).levels("output")[0][0] == pytest.approx(SIGNALS["output"].least / 10)
 
 
