@@ -519,10 +519,7 @@ class LineSteps(object):
         self._word = None  # after which the number that counts comes, if other words vary
 
     def install(self):
-        call_with_lines(self._read, lambda count: self._mark(count=count))
-
-    def _read(self, line, redrawn, begins):
-        return 0 if self.is_off else self.steps_of(line, redrawn, begins)
+        call_with_lines(lambda *line: not self.is_off and self.steps_of(*line), lambda count: self._mark(count=count))
 
     def steps_of(self, line, redrawn=False, begins=True):
         """Return how many steps a line ends. `redrawn`: it is drawn over another line, or will be drawn over; `begins`:
