@@ -25,13 +25,14 @@ from harness.cli import run
 from harness.cli.try_ import try_
 from harness.errors import InfrastructureError, MatrixError, Undecided, UsageError
 from harness.flows import try_ as flow
+from harness.judge.trace.counts import judge_counts
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import copied
 from harness.matrix.draft.job import near_command, steps_of
 from harness.matrix.draft.options import OPTIONS, option_of
 from harness.matrix.draft.series import safe
 from harness.matrix.programs import read_script
-from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
+from harness.model import CellRun, End, Install, Limits, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
 from harness.model.forms import NAME
 from harness.model.measured import Facts
 from harness.model.servers import LOAD
@@ -647,6 +648,16 @@ def test_a_short_training_is_measured_up_to_its_own_end(steps: int, folder: Path
     again = flow.write(made, out=folder)
     assert flow.fit(made, again, rehearsed(steps), out=folder)[0] == first, "the same command has the same matrix"
     assert len(list(folder.glob("try-*.yaml"))) == 1
+
+
+@pytest.mark.parametrize("budget", [130, 300, 398, 511, 600, 2998])
+def test_the_looks_at_a_quick_program_show_what_its_steps_leave_open(folder: Path, budget: int) -> None:
+    """Files that each of 398 steps of 0.1 ms left were `counted too rarely to judge`."""
+    whole = replace(draft_of(folder, "python", "train.py"), budget=budget)
+    (scenario,) = read(flow.write(whole, out=folder)).scenarios
+    step = np.array([1, *scenario.steps.looks()], dtype=np.float64)
+    trace = Trace(step=step, columns={}, counts={"step": step, "open_files": np.floor(5 + 0.2 * step)})
+    assert judge_counts(trace, limits=Limits())["open_files"].verdict == "leak"
 
 
 @pytest.mark.parametrize(("steps", "end"), [(4000, "completed"), (2000, "crash"), (63, "stopped")])

@@ -130,7 +130,7 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
     # The first count, and that at the end of each stretch that has a count near its end.
     edges = [(float(step[0]), float(values[0]))]
     for share in EDGES:
-        place = int(np.searchsorted(step, share * last, side="right")) - 1
+        place = int(np.searchsorted(step, share * last + 1, side="right")) - 1  # looks are at whole steps
         near = place >= 0 and step[place] >= share * last * (1 - NEAR)
         if near and step[place] > edges[-1][0]:
             edges.append((float(step[place]), float(values[place])))

@@ -25,8 +25,9 @@ from harness.model.measured import LEAST_STEPS
 
 LEAST_TRIALS, MOST_TRIALS = 3, 6
 BUDGET = 4000
-LOOKS = 8
-"""The first look at a launch comes after its budget of steps divided by this number."""
+FIRST_LOOKS = (8, 4, 2)
+"""The first look at a launch comes after its budget of steps divided by the first of these that leaves enough steps, so
+that looks are where counts divide a launch."""
 SETUP_S = 600.0
 """Seconds for setup, in addition to the time in steps: images may compile before their first step."""
 GPU_FILE = Path("/dev/nvidiactl")
@@ -156,7 +157,8 @@ def text(draft: Draft, *, name: str) -> str:
     host = {"engine": engine, "gpus": gpus if gpus in ("none", "all", "each") else gpus.split(",")}
     scenario = {**draft.job.entry, **draft.more}
     if draft.has_steps:
-        first = max(LEAST_STEPS, draft.budget // LOOKS)
+        shares = (-(-draft.budget // number) for number in FIRST_LOOKS)
+        first = next((steps for steps in shares if steps >= LEAST_STEPS), LEAST_STEPS)
         scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
     if draft.has_steps or draft.timeout_s is not None:
         scenario["timeout"] = f"{draft.timeout_s or draft.longest_s:g}s"
