@@ -139,6 +139,13 @@ def log_lines_of(trial: Trial) -> dict[str, None]:
     return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
 
 
+def prints_number(name: str, trials: Iterable[Trial]) -> bool:
+    """Return whether launches print a number beside the last word of this name in any form. It is no metric in some,
+    such as amid a sentence."""
+    beside = re.compile(rf"(?i)(?<![\w/.-]){re.escape([name, *WORD.findall(name)][-1])}\W{{1,4}}\.?\d")
+    return any(beside.search(text) for trial in trials for text in _kept(trial))
+
+
 def _kept(trial: Trial) -> tuple[str, str, str]:
     return trial.output.head, trial.output.middle, trial.output.tail
 

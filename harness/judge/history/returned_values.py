@@ -20,7 +20,7 @@ import numpy as np
 from harness.agent.result_names import IS_EARLIER, is_error, is_measure
 from harness.amounts import count, general, number
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
-from harness.judge.comparison.printed_lines import is_luck
+from harness.judge.comparison.printed_lines import is_luck, prints_number
 from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
 from harness.judge.history.changepoints import find_levels, lay_out, least_found
@@ -487,7 +487,8 @@ class _Metric:
             else [(place, state) for place, state in enumerate(self.returned) if state is not None]
         )
         for (before, old), (after, new) in pairwise(known):
-            if old != new and not vanished[after]:
+            lacking = self.launches[before if new else after]
+            if old != new and not vanished[after] and not prints_number(self.name, lacking):
                 text = f"{self.name} is new" if new else f"{self.name} is gone"
                 yield Observed(signal=self.signal, before=before, after=after, text=text)
 

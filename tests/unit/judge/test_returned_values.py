@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.judge.history.returned_values import NOISY_LIMIT, OTHER_RESULT, Values, differs_at_its_end, judge_values
 from harness.judge.history.transitions import exact_interval, exact_p
 from harness.judge.trace.samples import prefix
-from harness.model import Facts, Limits, MetricLimit, Trial
+from harness.model import Facts, Limits, MetricLimit, Printed, Trial
 from harness.model.measured import MOST_METRICS, REPLICATE
 from tests.players.trials import STEPS, facts_of, trial_of
 
@@ -383,6 +383,16 @@ def test_a_loss_that_is_no_longer_returned_is_a_finding_and_any_other_number_an_
     assert other.changes == ()
     told = [(one.before, one.after, one.text) for one in other.observed]
     assert told == [(0, 1, "queue is gone"), (1, 2, "queue is new")]
+
+
+def test_a_number_that_is_still_printed_is_not_gone() -> None:
+    """`mean 0.5 ok` is a part of a sentence, and no metric: the report said that `mean` is gone."""
+    trials = named(versions([1.0] * 2), "mean")
+    trials[1] = [trial_of(number, steps=ROWS, output=Printed(head="step 1 mean 0.5 ok\n")) for number in range(3)]
+    assert judge_values(trials, limits=Limits(), steps=STEPS)["metrics.mean"].observed == ()
+    trials[1] = [trial_of(number, steps=ROWS, output=Printed(head="step 1 x/mean 0.5 ok\n")) for number in range(3)]
+    (gone,) = judge_values(trials, limits=Limits(), steps=STEPS)["metrics.mean"].observed
+    assert gone.text == "mean is gone"
 
 
 def test_an_accuracy_with_a_new_name_has_not_vanished() -> None:
