@@ -287,7 +287,7 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
         CellRun(
             cell=cell,
             trials=[
-                replace(one, round=place, output=replace(one.output, bytes=size * (one.last_step or 0)))
+                replace(one, round=place, output=replace(one.output, bytes=size * ((one.last_step or 1) - 1)))
                 for place, one in enumerate(own)
             ],
         )
