@@ -40,16 +40,25 @@ def write_below(root: Path, name: str, data: str | bytes, *, exact: bool = False
 
 
 def _replace_whole(folder: int, name: str, content: bytes) -> None:
-    """Replace a file in an open folder atomically, by writing, syncing and renaming a temporary file. If `name` is a
-    link, the link is replaced, not its target. Raises OSError.
+    """Replace a file in an open folder atomically, by writing, syncing and renaming a temporary file. While it is
+    written, it has no name, if its file system can do that, so that a kill leaves nothing. If `name` is a link, the
+    link is replaced, not its target. Raises OSError.
     """
     temporary = f".{name}.{secrets.token_hex(4)}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+    is_named = False
+    try:
+        handle = os.open(".", os.O_WRONLY | getattr(os, "O_TMPFILE", 0), 0o666, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in LACKS | {errno.EISDIR, errno.ENOENT}:
+            raise
+        is_named, handle = True, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)
             out.flush()
-            os.fsync(out.fileno())
+            os.fsync(handle)
+            if not is_named:
+                os.link(f"/proc/self/fd/{handle}", temporary, src_dir_fd=folder, dst_dir_fd=folder)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         _sync_folder(folder)
     except OSError:

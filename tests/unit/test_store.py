@@ -298,6 +298,21 @@ def test_a_full_disk_is_said_and_leaves_the_old_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["f"]
 
 
+@pytest.mark.parametrize("has_unnamed_files", [True, False])
+def test_a_file_that_is_written_has_no_name_until_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_unnamed_files: bool
+) -> None:
+    """A kill during the write left `.f.cc9b6649.tmp` in a run's directory for good."""
+    seen: list[list[str]] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: seen.append([each.name for each in tmp_path.iterdir()]))
+    if not has_unnamed_files:
+        monkeypatch.setattr(os, "O_TMPFILE", 0)
+    write_atomically(tmp_path / "f", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_text() == "new"
+    assert bool(seen[0]) is not has_unnamed_files
+
+
 def test_kill_9_leaves_whole_files(tmp_path: Path) -> None:
     """The next call resumes from the journal: an incomplete file would lose or falsify a trial."""
     program = (
