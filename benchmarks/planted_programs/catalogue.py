@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.model.signals import SIGNALS
+from harness.model.signals import SIGNALS, STAND_INS
 
 SIZES = (1.0, 1.5, 3.0)
 """Sizes of the planted changes, in multiples of the limit."""
@@ -34,7 +34,7 @@ class Planted:
 
     @property
     def rightly(self) -> tuple[str, ...]:
-        return (self.signal, *self.also)
+        return (self.signal, *self.also, *(name for name, other in STAND_INS.items() if other == self.signal))
 
     @property
     def timed(self) -> bool:
