@@ -2,6 +2,7 @@
 
     python -m benchmarks.accuracy_sizes --seed 1 --count 500
     python -m benchmarks.accuracy_sizes --seed 1 --count 500 --lost 0.05      launches without a figure, at random
+    python -m benchmarks.accuracy_sizes --seed 1 --count 2000 --noisier       only the second table
 
 Four versions, of which the last two are slower by a multiple of the limit of 10 %. They are launched in rounds, as many
 as the judge asks for, from 3 to 8. `named`: the finding, or its interval of versions, contains the true change.
@@ -9,7 +10,7 @@ as the judge asks for, from 3 to 8. `named`: the finding, or its interval of ver
 does not contain the true change. The rest is undecided.
 
 The second table has rows in which nothing changes, but one version is noisier than the others: the share that is
-accused.
+accused, and the mean number of rounds.
 """
 
 from __future__ import annotations
@@ -70,11 +71,12 @@ def launched(launches: Floats) -> tuple[RoundTable | None, int]:
     return table, rounds
 
 
-def noisier_is_accused(rng: Generator, *, versions: int, times: float, sigma: float, lost: float) -> bool:
-    """Return whether there is a finding though nothing changes: one version is `times` as noisy as the others."""
+def noisier_is_accused(rng: Generator, *, versions: int, times: float, sigma: float, lost: float) -> tuple[bool, int]:
+    """Return whether there is a finding though nothing changes, and the rounds that it took: one version is `times` as
+    noisy as the others."""
     deviations = np.where(np.arange(versions) == rng.integers(versions), times * sigma, sigma)
-    table, _ = launched(without_lost(rng, rng.normal(0, deviations, (MOST_ROUNDS, versions)), lost))
-    return table is not None and bool(known_levels("step_time", table, limit=LIMIT).changes())
+    table, rounds = launched(without_lost(rng, rng.normal(0, deviations, (MOST_ROUNDS, versions)), lost))
+    return table is not None and bool(known_levels("step_time", table, limit=LIMIT).changes()), rounds
 
 
 def main() -> None:
@@ -82,7 +84,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--lost", type=float, default=0.0, help="share of the launches that have no figure")
+    parser.add_argument("--noisier", action="store_true", help="only the second table")
     asked = parser.parse_args()
+    if not asked.noisier:
+        print_sizes(asked)
+    print("one version is noisier\nversions  sigma  times  accused  rounds")
+    for versions, times, sigma in NOISIER:
+        rng = np.random.default_rng([asked.seed, versions, times, int(1000 * sigma)])
+        case = {"versions": versions, "times": times, "sigma": sigma, "lost": asked.lost}
+        found = np.array([noisier_is_accused(rng, **case) for _ in range(asked.count)])
+        accused, rounds = found.mean(axis=0)
+        print(f"{versions:8} {sigma:6.2f} {times:6} {accused:8.4f} {rounds:7.2f}", flush=True)
+
+
+def print_sizes(asked: argparse.Namespace) -> None:
     rng = np.random.default_rng(asked.seed)
     print("noise        sigma  size   named  undecided  called good  wrong  rounds")
     for noise, sigma in CASES:
@@ -91,11 +106,7 @@ def main() -> None:
             shares = [sum(name == each for name, _ in made) / len(made) for each in OUTCOMES]
             told = "  ".join(f"{share:9.3f}" for share in shares)
             print(f"{noise:12} {sigma:5.2f} {size:5.1f} {told} {np.mean([rounds for _, rounds in made]):7.1f}")
-    print("\none version is noisier\nversions  sigma  times  accused")
-    for versions, times, sigma in NOISIER:
-        case = {"versions": versions, "times": times, "sigma": sigma, "lost": asked.lost}
-        accused = [noisier_is_accused(rng, **case) for _ in range(asked.count)]
-        print(f"{versions:8} {sigma:6.2f} {times:6} {np.mean(accused):8.3f}")
+    print()
 
 
 if __name__ == "__main__":
