@@ -41,11 +41,11 @@ WOBBLE = 0.05
 """Least standard deviation of a version's mean, as a share of the least change that counts: on a quiet host, versions
 that differ by less are alike for the search."""
 NOISIER = 0.02
-"""Significance level at which the noise of some versions counts as higher than that of the others."""
+"""Significance level at which the noise of some versions counts as higher than that of the others. From four rounds on,
+the farthest launch of each version does not count in this test: it may be an outlier."""
 MAYBE_NOISIER = 0.5
-"""Significance level that is used instead of `NOISIER` while another round can be launched, because three launches
-seldom show a noise of their own. With this level, a version that is only noisier than the others is accused in 0.9 to
-1.6 % of rows, and without it in up to 5 % (`benchmarks/accuracy_sizes.py`)."""
+"""Significance level in place of `NOISIER` while another round can be launched, as few launches seldom show a noise of
+their own. All launches count in this test: another round tells whether one was an outlier."""
 NEAR = 100
 """Largest distance, in versions, of the place of a change from the first estimate of it."""
 
@@ -323,8 +323,7 @@ def _p(
 
 
 ROUNDS_FOR_OWN = 3
-"""Fewest rounds that show the noise of one or two versions; more versions need one more. From four rounds on, the
-farthest launch of each version does not count in the test: it may be an outlier."""
+"""Fewest rounds that show the noise of one or two versions; more versions need one more."""
 
 
 def own_noise(laid: Laid, own: npt.NDArray[np.intp], *, alpha: float = NOISIER) -> tuple[Spread, Spread] | None:
@@ -338,7 +337,8 @@ def own_noise(laid: Laid, own: npt.NDArray[np.intp], *, alpha: float = NOISIER) 
         return None
     share = 1 / len(others)  # of the others' noise: their mean takes it up, and adds it to the figures of `own`
     figures = raw - raw[:, others].mean(axis=1, keepdims=True)  # the rounds without the noise of `own`
-    near = np.sort(np.abs(figures - np.median(figures, axis=0)), axis=0)[: max(rounds - 1, ROUNDS_FOR_OWN)]
+    kept = rounds if alpha == MAYBE_NOISIER else max(rounds - 1, ROUNDS_FOR_OWN)
+    near = np.sort(np.abs(figures - np.median(figures, axis=0)), axis=0)[:kept]
     own_2, others_2 = (float((near[:, side] ** 2).mean()) for side in (own, others))
     ratio = own_2 / max(others_2 / (1 - share), NEGLIGIBLE**2)
     free, free_others = len(own) * (len(near) - 1), (len(others) - 1) * (len(near) - 1)
@@ -346,9 +346,8 @@ def own_noise(laid: Laid, own: npt.NDArray[np.intp], *, alpha: float = NOISIER) 
         return None
     plain_2, plain_others_2 = (float(figures[:, side].var(axis=0, ddof=1).mean()) for side in (own, others))
     variance = max(plain_others_2 / (1 - share), NEGLIGIBLE**2)
-    noise_2 = max(min(ratio * variance, plain_2) - share * variance, variance)  # without what may be an outlier
-    of_others = Spread(deviation=math.sqrt(variance), freedom=free_others)
-    return Spread(deviation=math.sqrt(noise_2), freedom=free), of_others
+    own_2 = max(min(ratio * variance, plain_2) - share * variance, variance)  # without what may be an outlier
+    return Spread(deviation=math.sqrt(own_2), freedom=free), Spread(deviation=math.sqrt(variance), freedom=free_others)
 
 
 def _p_if_noisier(

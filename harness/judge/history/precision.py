@@ -320,9 +320,10 @@ def too_wide(
     rounds, versions = table.values.shape
     if rounds >= most:
         return None
-    known = known_levels(metric, table, limit=limit, noise=noise, noisier=MAYBE_NOISIER)
+    levels_of = partial(known_levels, metric, table, limit=limit, noise=noise)
+    known, doubted = levels_of(), levels_of(noisier=MAYBE_NOISIER)
     alpha, least = strictest(metric, rows=rows), log_of(metric, limit)
-    bad = _certainly_bad(known, baseline, alpha=alpha)
+    bad = _certainly_bad(doubted, baseline, alpha=alpha)
     levels = dict(zip(table.positions, np.exp(table.levels).tolist(), strict=True))
     unsure = {
         place: rise
