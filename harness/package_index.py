@@ -40,7 +40,7 @@ ACCEPT = f"{JSON_TYPE}, {HTML_TYPES[0]};q=0.2, {HTML_TYPES[1]};q=0.01"
 QUOTED = r"""(?:"[^"]*"|'[^']*')"""
 LINK = re.compile(rf"""\s(?P<attributes>(?:{QUOTED}|[^"'>])*)>(?P<text>[^<]*)""")
 ATTRIBUTE = re.compile(rf"""(?<!\S)(data-[a-z-]+)(?:\s*=\s*({QUOTED}|[^\s"'>]+))?""", re.IGNORECASE)
-PYTHONS = [f"3.{minor}" for minor in range(6, 14)]
+PYTHONS = [f"3.{minor}" for minor in range(6, 16)]
 NEWEST_PATCH = 99  # "3.11" does not name the installed patch release; the newest one is the best guess
 
 
@@ -80,7 +80,7 @@ class PackageRelease:
         )
 
     def pythons(self) -> list[str]:
-        """Return the versions of Python from 3.6 to 3.13, which the agent supports, that can use the release."""
+        """Return the versions of Python from 3.6 to 3.15, which the agent supports, that can use the release."""
         return [python for python in PYTHONS if self.usable_by(python)]
 
     def has_wheel_for(self, python: str) -> bool:

@@ -1,6 +1,6 @@
 """The agent is a small program that runs a scenario inside an image and reports what it measured.
 
-Standard library only, CPython 3.6 to 3.13; it imports nothing of the harness. It is copied next to the scenario as
+Standard library only, CPython 3.6 to 3.15; it imports nothing of the harness. It is copied next to the scenario as
 
     ROOT/start.py                 starts the supervisor:  python -B ROOT/start.py
     ROOT/harness_agent/…          this package

@@ -117,8 +117,10 @@ def read_python(path: Path, key: KeyPath, context: Context, read: Callable[[str,
         return None
 
 
-NEWER = re.compile(r"\s*(async\s+def|def|class|type)\s+\w+\s*[=\[]|\s*except\s*\*|.*\[\s*\*")
-"""Matches what may be syntax of Python 3.11 or 3.12, which the agent supports, beyond that of this Python."""
+NEWER = re.compile(
+    r"\s*(async\s+def|def|class|type)\s+\w+\s*[=\[]|\s*except\s*(\*|[\w.]+\s*,)|.*(\[\s*\*|\b[tT][rR]?[\"'])"
+)
+"""Matches what may be syntax of Python 3.11 to 3.14, which the agent supports, beyond that of this Python."""
 
 
 def parse_python(name: str, source: bytes) -> ast.Module | None:
@@ -130,7 +132,7 @@ def parse_python(name: str, source: bytes) -> ast.Module | None:
     except SyntaxError as error:
         lines = source.decode(errors="replace").splitlines()
         line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
-        if sys.version_info < (3, 12) and (error.msg.startswith("f-string") or NEWER.match(line)):
+        if sys.version_info < (3, 14) and (error.msg.startswith("f-string") or NEWER.match(line)):
             return None
         raise ScriptProblem(f"{name}:{error.lineno or 1}: is not Python: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:

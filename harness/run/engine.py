@@ -34,7 +34,7 @@ class Kept:
 
 
 NO_PYTHON = (
-    "no python3 or python on this image's PATH; the agent needs one (CPython 3.6 to 3.13): add it with `build:`, in an "
+    "no python3 or python on this image's PATH; the agent needs one (CPython 3.6 to 3.15): add it with `build:`, in an "
     "image made from this one"
 )
 """The reason why an image cannot run a script or a program. Commands and servers need no Python in the image."""

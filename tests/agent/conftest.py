@@ -14,7 +14,7 @@ import pytest
 from tests.agent.driver import AGENT
 from tests.nightly import NIGHTLY
 
-VERSIONS = tuple(f"3.{minor}" for minor in range(6, 14))
+VERSIONS = tuple(f"3.{minor}" for minor in range(6, 16))
 RUNNING = "{}.{}".format(*sys.version_info)
 REQUIRED = os.environ.get("HARNESS_REQUIRE_PYTHONS", "").split()
 

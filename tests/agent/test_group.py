@@ -663,7 +663,7 @@ def test_shared_memory_of_killed_ranks_is_removed(tmp_path: Path, thorough_pytho
                 held = mmap.mmap(file.fileno(), 4096)
             print(path)
             for number in range(10**6): print("step", number)
-        rank = multiprocessing.Process(target=work)
+        rank = multiprocessing.get_context("fork").Process(target=work)
         rank.start()
         rank.join()
     """

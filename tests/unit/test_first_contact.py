@@ -337,7 +337,13 @@ def test_a_folder_of_data_is_no_module(folder: Path, code: str, files: str, come
         job(folder, "python", "train.py", without=("modle",))
 
 
-@pytest.mark.parametrize("newer", ["def f[T](x): pass", "type A = int", "name = f'{a['b']}'", "class A[T]: pass"])
+@pytest.mark.parametrize(
+    "newer",
+    [
+        "def f[T](x): pass", "type A = int", "name = f'{a['b']}'", "class A[T]: pass", "name = t'{a}'",
+        "try: pass\nexcept OSError, ValueError: pass",
+    ],
+)  # fmt: skip
 def test_syntax_newer_than_the_harness_s_own_python_is_left_to_the_images(folder: Path, newer: str) -> None:
     """It was refused as `is not Python`."""
     with contextlib.suppress(SyntaxError):

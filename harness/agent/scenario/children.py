@@ -2,8 +2,9 @@
 
 A line on stderr tells of each of the FATAL signals once, as of any other error. A program that ends its children itself
 uses other signals, or SIGKILL: that one is told unless this process has sent it, to the child or to its group. A
-process that collects whatever has ended (multiprocessing's forkserver, a server's master) does not know who was ended
-by whom. Exit code 137, with which a shell tells of SIGKILL, is told even if a child has chosen it itself.
+process that collects whatever has ended (a server's master) does not know who was ended by whom, and multiprocessing's
+forkserver leaves it to the process that asked for the child. Exit code 137, with which a shell tells of SIGKILL, is
+told even if a child has chosen it itself.
 """
 
 import functools
@@ -29,6 +30,21 @@ def watch(failed=lambda pid, status: None):
     os.system = _watched(os.system, failed)
     for name in ("kill", "killpg"):
         setattr(os, name, _noted(getattr(os, name)))
+
+
+def watch_forkserver(module):
+    """Tell of the children of multiprocessing's forkserver that a SIGKILL ended: only this process knows its own."""
+    poll = module.Popen.poll
+
+    @functools.wraps(poll)
+    def polled(child, *args, **kwargs):
+        is_new = child.returncode is None
+        code = poll(child, *args, **kwargs)
+        if is_new and code == -signal.SIGKILL:
+            _tell(child.pid, signal.SIGKILL, False)
+        return code
+
+    module.Popen.poll = polled
 
 
 def _watched(wait, failed):

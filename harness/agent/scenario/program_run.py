@@ -183,11 +183,16 @@ class ProgramRun(object):
 
         @functools.wraps(original)
         def read(*args):
-            if os.path.realpath(args[-1]) != os.path.realpath(self.script):
+            is_new = sys.version_info >= (
+                3,
+                13,
+            )  # then the name of the module follows from 3.15 on, and came first before
+            path = args[0] if is_new else args[-1]
+            if os.path.realpath(path) != os.path.realpath(self.script):
                 return original(*args)
-            with open(args[-1], "rb") as file:
+            with open(path, "rb") as file:
                 code = self._compiled(file.read(), names, steps_are)
-            return code if sys.version_info >= (3, 13) else (code, args[-1])
+            return code if is_new else (code, path)
 
         runpy._get_code_from_file = read
 

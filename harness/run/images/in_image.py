@@ -1,4 +1,4 @@
-"""Runs inside images, on CPython 3.6 to 3.13 (`python -c THIS_TEXT TASK`): for a graft, collects files in one image and
+"""Runs inside images, on CPython 3.6 to 3.15 (`python -c THIS_TEXT TASK`): for a graft, collects files in one image and
 puts them into another; for an overlay, prints one hash of all that is installed.
 """
 

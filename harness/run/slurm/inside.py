@@ -1,4 +1,4 @@
-"""Runs on the node, in the trial's Python (3.6 to 3.13): reads the trial's files from its input and starts the agent.
+"""Runs on the node, in the trial's Python (3.6 to 3.15): reads the trial's files from its input and starts the agent.
 
     python -c THIS_TEXT
 

@@ -6,6 +6,8 @@ import functools
 import os
 import sys
 
+from .. import children
+
 COLLECTIVES = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single",
     "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object", "monitored_barrier", "recv", "reduce",
@@ -117,6 +119,7 @@ def about():
 
 
 ALWAYS = {
+    "multiprocessing.popen_forkserver": lambda module, hook: children.watch_forkserver(module),
     "multiprocessing.process": _processes,
     "multiprocessing.synchronize": lambda module, hook: _waits(module.Barrier, ("wait",), hook),
     "torch.distributed.distributed_c10d": lambda module, hook: _waits(module, COLLECTIVES, hook),
