@@ -238,6 +238,14 @@ def test_a_number_before_a_unit_of_rate_is_an_answer(lines: str, rates: dict[str
     assert all(result_names.worse_measure(name) == ("rise" if "s/" in name[:2] else "drop") for name in rates)
 
 
+@pytest.mark.parametrize("line", ["checksum: 12345 ok", "solutions: 92 found", "energy: 12 kcal"])
+def test_a_whole_number_before_a_word_may_be_a_result(line: str) -> None:
+    """`checksum: 12345 ok` was no metric, and nobody was told of another checksum."""
+    reader = printed.reader(None, None, measures=True)
+    reader.values(line)
+    assert list(reader.rest()) == [line.partition(":")[0]]
+
+
 def test_a_number_of_counted_things_is_no_result() -> None:
     reader = printed.reader(None, None, measures=True)
     for line in (

@@ -251,11 +251,11 @@ RATE = re.compile(
 )  # the number, its thousands, its unit
 OF_RATES = ("/s", "s/", " per ", "fps", "flops")  # one of these is in each unit of a rate, in lower case
 SCALED = re.compile("([kKMGTP]?)(i?)(?:(B|bytes?)|(b|bits?)|FLOPS?|FLOPs|flops?)$")
-NO_NAME = r"(?!\w|/| ?[=:|]| ?[-+.]?\d| [\"']?[^\W\d_][\w\-/@.]*[\"']? ?[=:])"
-COUNTED = re.compile(r" ?(?:%s)" % "|".join(sorted(result_names.COUNTERS)) + NO_NAME, re.IGNORECASE)
-"""What a number is of, but not if it is, or begins, the name of the next number."""
-NOUN = re.compile(r" [^\W\d_]{2,}" + NO_NAME)
-"""What a whole number is of: `summary: 3 errors`."""
+COUNTED = re.compile(
+    r" ?(?:%s)(?!\w|/| ?[=:|]| ?[-+.]?\d| [\"']?[^\W\d_][\w\-/@.]*[\"']? ?[=:])"
+    % "|".join(sorted(result_names.COUNTERS | result_names.FAULTS)),
+    re.IGNORECASE,
+)  # what a number is of (`summary: 3 errors`), but not if it is, or begins, the name of the next number
 NOT_OF_RATES = result_names.NEITHER | result_names.FAULTS
 SECOND = frozenset(("s", "sec", "second"))
 TIMES = frozenset(("s", "sec", "ms", "us", "\u00b5s", "\u03bcs", "ns"))
@@ -287,11 +287,9 @@ def _is_of_other_words(line, match, is_first):
     name, between, text = match.groups()[:3]
     if between == " ":
         return (is_first and text[-1].isalpha()) or _is_in_sentence(line, match)
-    is_whole = EXACT_INTEGER.match(text) is not None
-    is_counted = COUNTED.match(line, match.end()) or (is_whole and NOUN.match(line, match.end()))
-    if is_counted and not result_names.is_measure(name):
+    if COUNTED.match(line, match.end()) and not result_names.is_measure(name):
         return True
-    return between == ":" and "." in name and is_whole
+    return between == ":" and "." in name and EXACT_INTEGER.match(text) is not None
 
 
 def _is_in_sentence(line, match):
