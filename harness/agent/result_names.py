@@ -23,6 +23,8 @@ DROPS = _words(
 )
 NEGATED = _words("neg negative")
 """With these, less of a likelihood is better."""
+SCORERS = _words("absolute brier log mae mse rmse squared")
+"""Scikit-learn names scores by these, of which less is worse: `neg_mean_squared_error`."""
 ENDINGS = (("loss", "rise"), ("error", "rise"), ("perplexity", "rise"), ("accuracy", "drop"))
 NEITHER = _words(
     "alpha beta bound code coef coefficient count delta diff factor gamma gap limit margin n num number std target"
@@ -96,7 +98,8 @@ def worse_if(name: str) -> str:
     if "likelihood" in words[-1] and NEGATED.intersection(words):
         return "rise"
     ends = [] if NEITHER.intersection(words) else words[-1:] + words[:1]
-    return next(filter(None, map(_told, ends)), "change")
+    worse = next(filter(None, map(_told, ends)), "change")
+    return "drop" if worse == "rise" and words[0] == "neg" and SCORERS.intersection(words) else worse
 
 
 def is_measure(name: str) -> bool:

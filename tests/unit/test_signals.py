@@ -61,7 +61,8 @@ WORSE = {
     "rise": "loss val_loss train/loss loss_G loss1 mse l2 error_rate train_loss_epoch step_loss mean_squared_error "
     "neg_log_likelihood negative_loglikelihood val_bpb brier_score smape test_wer_score",
     "drop": "acc val/top5_acc acc@1 accuracy_top_5 f1_macro map_50_95 mAP r2_score ep_rew_mean token_acc best_acc "
-    "log_likelihood val_loglik likelihood mrr val_top1 success_rate kappa val_acc_pct",
+    "log_likelihood val_loglik likelihood mrr val_top1 success_rate kappa val_acc_pct neg_brier_score neg_log_loss "
+    "neg_mean_squared_error neg_mae",
     "change": "error_code loss_weight num_errors score_threshold total checksum params 误差 objective cache_hits",
     None: "loss_scale best_loss_epoch lr learning_rate time took_s ms it/s eta step epoch pid n_iter gpu_mem port "
     "tokens_per_sec batch_size runtime version seed at after",
@@ -70,7 +71,7 @@ WORSE = {
 
 @pytest.mark.parametrize(("worse", "names"), WORSE.items())
 def test_the_name_of_a_number_tells_what_is_worse(worse: str | None, names: str) -> None:
-    """A `loss_scale` that rose, and a `best_loss_epoch`, were accused as a loss; a `brier_score` that fell, too."""
+    """A `loss_scale` that rose, and a `best_loss_epoch`, were accused as a loss; a `neg_log_loss` that rose, too."""
     assert {name: worse_if(name) for name in names.split()} == dict.fromkeys(names.split(), worse)
 
 
