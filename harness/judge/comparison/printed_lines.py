@@ -140,9 +140,10 @@ def log_lines_of(trial: Trial) -> dict[str, None]:
 
 
 def prints_number(name: str, trials: Iterable[Trial]) -> bool:
-    """Return whether launches print a number beside the last word of this name in any form. It is no metric in some,
-    such as amid a sentence."""
-    beside = re.compile(rf"(?i)(?<![\w/.-]){re.escape([name, *WORD.findall(name)][-1])}\W{{1,4}}\.?\d")
+    """Return whether launches print a number beside the words of this name in any form. It is no metric in some, such
+    as amid a sentence."""
+    words = r"(?:'s)?[\W_]{1,4}".join(map(re.escape, WORD.findall(name) or [name]))
+    beside = re.compile(rf"(?i)(?<![\w/.-]){words}\W{{1,4}}\.?\d")
     return any(beside.search(text) for trial in trials for text in _kept(trial))
 
 

@@ -390,9 +390,15 @@ def test_a_number_that_is_still_printed_is_not_gone() -> None:
     trials = named(versions([1.0] * 2), "mean")
     trials[1] = [trial_of(number, steps=ROWS, output=Printed(head="step 1 mean 0.5 ok\n")) for number in range(3)]
     assert judge_values(trials, limits=Limits(), steps=STEPS)["metrics.mean"].observed == ()
-    trials[1] = [trial_of(number, steps=ROWS, output=Printed(head="step 1 x/mean 0.5 ok\n")) for number in range(3)]
-    (gone,) = judge_values(trials, limits=Limits(), steps=STEPS)["metrics.mean"].observed
-    assert gone.text == "mean is gone"
+
+
+@pytest.mark.parametrize(("name", "other"), [("mean", "x/mean"), ("val_queue", "queue"), ("x/mean", "mean")])
+def test_a_number_is_gone_though_another_one_ends_with_its_name(name: str, other: str) -> None:
+    """`queue 3` was still printed, and nobody was told that `val_queue` is gone."""
+    trials = named(versions([1.0] * 2), name)
+    trials[1] = [trial_of(number, steps=ROWS, output=Printed(head=f"step 1 {other} 0.5 ok\n")) for number in range(3)]
+    (gone,) = judge_values(trials, limits=Limits(), steps=STEPS)[f"metrics.{name}"].observed
+    assert gone.text == f"{name} is gone"
 
 
 def test_an_accuracy_with_a_new_name_has_not_vanished() -> None:
