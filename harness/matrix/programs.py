@@ -118,7 +118,8 @@ def read_python(path: Path, key: KeyPath, context: Context, read: Callable[[str,
 
 
 NEWER = re.compile(
-    r"\s*(async\s+def|def|class|type)\s+\w+\s*[=\[]|\s*except\s*(\*|[\w.]+\s*,)|.*(\[\s*\*|\b[tT][rR]?[\"'])"
+    r"\s*(async\s+def|def|class|type)\s+\w+\s*[=\[]|\s*except\s*(\*|[\w.]+\s*,)"
+    r"|.*(\[\s*\*|(?<![\w\"'])([tT][rR]?|[rR][tT])[\"'])"
 )
 """Matches what may be syntax of Python 3.11 to 3.14, which the agent supports, beyond that of this Python."""
 

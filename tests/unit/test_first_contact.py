@@ -341,7 +341,7 @@ def test_a_folder_of_data_is_no_module(folder: Path, code: str, files: str, come
     "newer",
     [
         "def f[T](x): pass", "type A = int", "name = f'{a['b']}'", "class A[T]: pass", "name = t'{a}'",
-        "try: pass\nexcept OSError, ValueError: pass",
+        "name = rt'{a}'", "try: pass\nexcept OSError, ValueError: pass",
     ],
 )  # fmt: skip
 def test_syntax_newer_than_the_harness_s_own_python_is_left_to_the_images(folder: Path, newer: str) -> None:

@@ -284,6 +284,7 @@ def test_all_errors_come_in_order_of_line(load: Load, wrong: dict[str, str], lin
     ("script", "expected"),
     [
         ("def setup(:\n", "signal.py:1: is not Python: "),
+        ('print "can\'t"\n', "signal.py:1: is not Python: "),
         ("x = 1\n\n  y = 2\n", "signal.py:3: is not Python: unexpected indent"),
         ("def set_up(op, n): pass\n", "no setup(**params) in signal.py; a scenario must define it and return a step"),
         ("\0", "signal.py"),
