@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from harness.errors import InfrastructureError
@@ -40,31 +41,34 @@ def write_below(root: Path, name: str, data: str | bytes, *, exact: bool = False
 
 
 def _replace_whole(folder: int, name: str, content: bytes) -> None:
-    """Replace a file in an open folder atomically, by writing, syncing and renaming a temporary file. While it is
-    written, it has no name, if its file system can do that, so that a kill leaves nothing. If `name` is a link, the
-    link is replaced, not its target. Raises OSError.
+    """Replace a file in an open folder atomically, by writing, syncing and renaming a temporary file. If its
+    file system can do that, it has no name until it is whole, so that a kill while it is written leaves nothing. If
+    `name` is a link, the link is replaced, not its target. Raises OSError.
     """
     temporary = f".{name}.{secrets.token_hex(4)}.tmp"
-    is_named = False
     try:
-        handle = os.open(".", os.O_WRONLY | getattr(os, "O_TMPFILE", 0), 0o666, dir_fd=folder)
-    except OSError as error:
-        if error.errno not in LACKS | {errno.EISDIR, errno.ENOENT}:
-            raise
-        is_named, handle = True, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(handle)
-            if not is_named:
+        try:
+            with _written(folder, ".", getattr(os, "O_TMPFILE", 0), content) as handle:
                 os.link(f"/proc/self/fd/{handle}", temporary, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:  # the file system cannot do that, or /proc is missing; any other error comes again
+            with _written(folder, temporary, os.O_CREAT | os.O_EXCL, content):
+                pass
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         _sync_folder(folder)
     except OSError:
         with suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
+
+
+@contextmanager
+def _written(folder: int, name: str, flags: int, content: bytes) -> Iterator[int]:
+    """Yield the number of a new open file, whose content is on the disk. Raises OSError."""
+    with os.fdopen(os.open(name, os.O_WRONLY | flags, 0o666, dir_fd=folder), "wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+        yield out.fileno()
 
 
 def _sync_folder(folder: int) -> None:

@@ -298,6 +298,18 @@ def test_a_full_disk_is_said_and_leaves_the_old_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["f"]
 
 
+def test_a_file_that_gets_no_name_later_is_written_under_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where /proc is not mounted, no file of a run could be written."""
+
+    def link(*args: object, **more: object) -> None:
+        raise OSError(errno.ENOENT, "no /proc")
+
+    monkeypatch.setattr(os, "link", link)
+    write_atomically(tmp_path / "f", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_text() == "new"
+
+
 @pytest.mark.parametrize("has_unnamed_files", [True, False])
 def test_a_file_that_is_written_has_no_name_until_it_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_unnamed_files: bool
