@@ -183,10 +183,8 @@ class ProgramRun(object):
 
         @functools.wraps(original)
         def read(*args):
-            is_new = sys.version_info >= (
-                3,
-                13,
-            )  # then the name of the module follows from 3.15 on, and came first before
+            # Before Python 3.13, the path is the last argument, after a name; from 3.15 on, a name follows it.
+            is_new = sys.version_info >= (3, 13)
             path = args[0] if is_new else args[-1]
             if os.path.realpath(path) != os.path.realpath(self.script):
                 return original(*args)
