@@ -97,8 +97,8 @@ def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
 
 
 def of_undecided(changes: Sequence[Change[int]], compared: Compared) -> Sequence[Change[int]]:
-    """Return the changes of a row, without those of a level that stands in for another one which rules out the same
-    limit: a program with one shorter step in 20 may only make fewer quick steps."""
+    """Return the changes of a row. Those of a level that stands in for another one are left out if that one rules out
+    all of them: a program with one shorter step in 20 may only make fewer quick steps."""
     for name in STAND_INS.keys() & {change.metric for change in changes}:
         level, limit = STAND_INS[name], compared.limits.log_of(name)
         if limit is not None and limit == compared.limits.log_of(level):

@@ -26,8 +26,8 @@ from harness.model.measured import LEAST_STEPS
 LEAST_TRIALS, MOST_TRIALS = 3, 6
 BUDGET = 4000
 FIRST_LOOKS = (8, 4, 2)
-"""The first look at a launch comes after its budget of steps divided by the first of these that leaves enough steps, so
-that looks are where counts divide a launch."""
+"""The first look at a launch comes after its budget of steps divided by the first of these that leaves enough steps.
+Looks are then where the counts of a launch are compared."""
 SETUP_S = 600.0
 """Seconds for setup, in addition to the time in steps: images may compile before their first step."""
 GPU_FILE = Path("/dev/nvidiactl")
