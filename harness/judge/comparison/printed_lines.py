@@ -52,12 +52,13 @@ MOST_TOLD = 5
 """Most new lines of one version that are reported."""
 LONGEST = 300
 """Most characters of a line that are compared."""
+NONE = r"(?i:none|null|false)\b"
 NOTABLE_LINES = {
     "error": re.compile(
         r"Traceback \(most recent|\bXid\b|NCCL WARN|Segmentation fault|core dumped|\b[Kk]illed\b(?!:? ?#)"
         r"|\b(?!\w*(?:Squared|Absolute))[A-Z]\w*(?:Error|Exception)\b(?=:(?! ?#)|$)|\bException (?:in|ignored)\b"
-        r"|(?:^|: |\b(?:CUDA|[Ff]atal|[Ii]nternal|[Rr]untime) )error: (?=[^\W\d_])|\bpanicked at\b"
-        r"|\b(?:Error|ERROR|FATAL)\b(?=\]?:? ?[^\s:#])"
+        rf"|(?:^|: |\b(?:CUDA|[Ff]atal|[Ii]nternal|[Rr]untime) )error: (?!{NONE})(?=[^\W\d_])|\bpanicked at\b"
+        rf"|\b(?:Error|ERROR|FATAL)\b(?!: {NONE})(?=\]?:? ?[^\s:#])"
         r"|\b(?:overflow|invalid value|divide by zero) encountered\b"
         r"|[:=\[(,]\s*-?(?:nan|NaN)(?![\w./-])|(?<=[A-Za-z_])\s+-?nan(?![\w./-])"
         r"|(?i:out of memory|\bf[ae]ll(?:s|ing)? back\b|\bfailed to\b)"
