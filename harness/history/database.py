@@ -21,7 +21,7 @@ FILE = "index.sqlite"
 BUSY_S = 20.0
 _BESIDE = ("", "-wal", "-shm", "-journal")
 _ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading an index raises if its tables hold what no harness writes."""
+"""What reading an index raises if its tables hold what this harness does not write."""
 T = TypeVar("T")
 
 
@@ -46,7 +46,7 @@ def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: b
         except (sqlite3.DatabaseError, *_ODD) as error:
             why: object = error
             if isinstance(error, _ODD):
-                why = "it holds what no harness writes"
+                why = "it holds what this harness does not write"
             elif not _is_damage(error):
                 raise
             _set_aside(path, seen or _inode(path), f"{why}; it is rebuilt from the runs", say=say)

@@ -153,7 +153,7 @@ def _with_odd_values(path: Path) -> None:
         (_garbled, "file is not a database; it is rebuilt"),
         (_cut_short, ""),
         (_with_a_trigger, "its tables are not those of the harness"),  # a copied folder of runs comes with its index
-        (_with_odd_values, "it holds what no harness writes; it is rebuilt"),
+        (_with_odd_values, "it holds what this harness does not write; it is rebuilt"),
     ],
 )
 def test_a_damaged_index_is_made_anew_and_the_old_one_kept(
