@@ -50,6 +50,7 @@ def _replace_whole(folder: int, name: str, content: bytes) -> None:
         try:
             with _written(folder, ".", getattr(os, "O_TMPFILE", 0), content) as handle:
                 os.link(f"/proc/self/fd/{handle}", temporary, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(handle)  # a file system may not keep what has no name
         except OSError:  # the file system cannot do that, or /proc is missing; any other error comes again
             with _written(folder, temporary, os.O_CREAT | os.O_EXCL, content):
                 pass

@@ -22,7 +22,7 @@ KILL_S = 6.0
 LEAVING_PAUSE_S = 0.02
 COMMAND_LINE_TURNS, COMMAND_LINE_PAUSE_S = 25, 0.002
 SHARED = "/dev/shm/"
-OF_EXEC_KIB = 2048  # more than is added to the peak of a fork up to exec: 1,100 in CPython 3.15
+OF_EXEC_KIB = 1536  # more than is added to the peak of a fork up to exec: 1,100 in CPython 3.15
 
 Death = collections.namedtuple("Death", "signal exit_code peak_rss_kib")
 Death.__doc__ = """How a process ended: one of signal and exit_code is None. peak_rss_kib: 0 if it may be that of the
