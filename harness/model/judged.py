@@ -321,7 +321,7 @@ class Finding(Change[str]):
     series: str
     lane: Lane
     variant: Variant
-    before: str | None
+    before: str | None  # both named again, because a number would be read from a file otherwise
     after: str
     untestable: tuple[str, ...] = ()
     consequence_of: str = ""
