@@ -91,14 +91,14 @@ class Levels:
 @dataclass(frozen=True, kw_only=True)
 class Laid:
     """A table without round effects and gaps, shape (rounds, versions): `values` with outliers winsorized, `raw` as
-    measured. `known`: which figures were measured. `noisier`: the significance level at which versions of a level count
-    as noisier than the others."""
+    measured. `known`: which figures were measured. `doubted`: another round can be launched, so that versions of a
+    level may count as noisier than the others at MAYBE_NOISIER."""
 
     values: Floats
     raw: Floats
     known: Bools
     spread: Spread
-    noisier: float = NOISIER
+    doubted: bool = False
 
     @property
     def rounds(self) -> int:
@@ -326,9 +326,10 @@ ROUNDS_FOR_OWN = 3
 """Fewest rounds that show the noise of one or two versions; more versions need one more."""
 
 
-def own_noise(laid: Laid, own: npt.NDArray[np.intp], *, alpha: float = NOISIER) -> tuple[Spread, Spread] | None:
+def own_noise(laid: Laid, own: npt.NDArray[np.intp]) -> tuple[Spread, Spread] | None:
     """Return the noise of the launches of the versions `own` and that of all others if the former is higher at the
-    significance level `alpha`; else, or with fewer than two others, None. Only rounds with figures of all `own` count.
+    significance level NOISIER or MAYBE_NOISIER; else, or with fewer than two others, None. Only rounds with figures of
+    all `own` count.
     """
     raw = laid.raw[laid.known[:, own].all(axis=1)]
     rounds, versions = raw.shape
@@ -337,12 +338,12 @@ def own_noise(laid: Laid, own: npt.NDArray[np.intp], *, alpha: float = NOISIER) 
         return None
     share = 1 / len(others)  # of the others' noise: their mean takes it up, and adds it to the figures of `own`
     figures = raw - raw[:, others].mean(axis=1, keepdims=True)  # the rounds without the noise of `own`
-    kept = rounds if alpha == MAYBE_NOISIER else max(rounds - 1, ROUNDS_FOR_OWN)
+    kept = rounds if laid.doubted else max(rounds - 1, ROUNDS_FOR_OWN)
     near = np.sort(np.abs(figures - np.median(figures, axis=0)), axis=0)[:kept]
     own_2, others_2 = (float((near[:, side] ** 2).mean()) for side in (own, others))
     ratio = own_2 / max(others_2 / (1 - share), NEGLIGIBLE**2)
     free, free_others = len(own) * (len(near) - 1), (len(others) - 1) * (len(near) - 1)
-    if fdtrc(free, free_others, ratio / (1 + share)) > alpha:
+    if fdtrc(free, free_others, ratio / (1 + share)) > (MAYBE_NOISIER if laid.doubted else NOISIER):
         return None
     plain_2, plain_others_2 = (float(figures[:, side].var(axis=0, ddof=1).mean()) for side in (own, others))
     variance = max(plain_others_2 / (1 - share), NEGLIGIBLE**2)
@@ -356,7 +357,7 @@ def _p_if_noisier(
     """Return the p-value of Welch's test of `level` against `rest` if the launches of the versions `own`, which are one
     of both, differ by more than those of all others; 0 if they do not.
     """
-    noises = own_noise(laid, own, alpha=laid.noisier)
+    noises = own_noise(laid, own)
     if noises is None:
         return 0.0
     launches = [int(laid.known[:, side].sum()) for side in (own, np.setdiff1d([*rest, *level], own))]

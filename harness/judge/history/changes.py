@@ -14,7 +14,7 @@ from harness.judge.comparison.compared_levels import Compared, Modes, modes_of
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.noise import floor, spread_of, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints import NOISIER, Changepoint, Laid, Levels, exact_levels, find_levels, lay_out
+from harness.judge.history.changepoints import Changepoint, Laid, Levels, exact_levels, find_levels, lay_out
 from harness.judge.history.flaky import MISS
 from harness.judge.history.transitions import ALPHA, growth_changes, mode_changes, outcome_changes, slowdown_changes
 from harness.model import (
@@ -199,16 +199,16 @@ class KnownLevels:
 
 
 def known_levels(
-    metric: Metric, table: RoundTable, *, limit: float, noise: Noise | None = None, noisier: float = NOISIER
+    metric: Metric, table: RoundTable, *, limit: float, noise: Noise | None = None, doubted: bool = False
 ) -> KnownLevels:
     """Return the levels of a table. With few versions, its noise is pooled with `noise`, the lane's A/A noise.
-    `noisier`: as in `Laid`."""
+    `doubted`: as in `Laid`."""
     of_lane = spread_of(noise, metric)
     if metric in EXACT:
         values, raw = without_rounds(table.values)
         laid = Laid(values=values, raw=raw, known=np.isfinite(raw), spread=Spread(deviation=0.0, freedom=1))
     else:
-        laid = replace(lay_out(table.values, of_lane), noisier=noisier)
+        laid = replace(lay_out(table.values, of_lane), doubted=doubted)
     alike = floor(of_lane, rounds=laid.rounds)
     least = max(log_of(metric, limit), alike)
     levels = exact_levels(table.values[0]) if metric in EXACT else find_levels(laid, least=least, alpha=ALPHA)

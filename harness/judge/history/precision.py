@@ -30,7 +30,7 @@ from harness.judge.comparison.round_tables import (
     rounds_in_common,
 )
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.history.changepoints import FEW_VERSIONS, MAYBE_NOISIER, least_found, own_noise
+from harness.judge.history.changepoints import FEW_VERSIONS, least_found, own_noise
 from harness.judge.history.changes import KnownLevels, known_levels, signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
 from harness.model import (
@@ -321,7 +321,7 @@ def too_wide(
     if rounds >= most:
         return None
     levels_of = partial(known_levels, metric, table, limit=limit, noise=noise)
-    known, doubted = levels_of(), levels_of(noisier=MAYBE_NOISIER)
+    known, doubted = levels_of(), levels_of(doubted=True)
     alpha, least = strictest(metric, rows=rows), log_of(metric, limit)
     bad = _certainly_bad(doubted, baseline, alpha=alpha)
     levels = dict(zip(table.positions, np.exp(table.levels).tolist(), strict=True))
