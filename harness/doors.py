@@ -24,6 +24,8 @@ _REMEDY = "install another version of the package, or remove it"
 
 SECTIONS = ("harness.narrow.results:read", "harness.probes.results:read")
 """The readers of the results that a later command left in a run's directory, in the order of the reports."""
+AFTER_RUNS = ("harness.history.selection:remember",)
+"""What is called after a command has written or removed runs: with the folder of all runs, and where to tell notes."""
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
@@ -49,6 +51,12 @@ def _is_declared(group: str) -> bool:
 def sections() -> list[Callable[[Path, Any], object]]:
     """Return the functions (run's directory, plan) that read what later commands found: an `Added` each."""
     return [named(each) for each in SECTIONS]
+
+
+def after_runs(out: Path, *, say: Callable[[str], object]) -> None:
+    """Tell the parts in AFTER_RUNS that the runs in `out` have changed. What they cannot do, they `say`."""
+    for each in AFTER_RUNS:
+        named(each)(out, say=say)
 
 
 def read_all(group: str, read: Callable[[EntryPoint], Kind]) -> tuple[dict[str, Kind], dict[str, str]]:

@@ -34,15 +34,18 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "demo": ("harness.cli.try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
         "try": ("harness.cli.try_:try_", "run your command with two or more versions; no matrix file is needed"),
         "sweep": ("harness.cli.sweep:sweep", "run every image with every scenario, and find the first bad version"),
-        "watch": ("harness.cli.watch:watch", "run new images of a registry, together with the last good one"),
+        "watch": (
+            "harness.history.command:watch",
+            "run new images of a registry, together with the last good one",
+        ),
         "narrow": ("harness.narrow.command:narrow", "find the package, library or variable behind a finding"),
         "judge": ("harness.cli.judge:judge", "judge traces or histories from files"),
     },
     "Understand": {
         "report": ("harness.cli.report:report", "print or write a report of an earlier run"),
         "diff": ("harness.cli.evidence:diff", "show what changed between the last good and the first bad version"),
-        "runs": ("harness.cli.history:runs", "list all runs"),
-        "history": ("harness.cli.history:history", "show verdicts and figures over images and over days"),
+        "runs": ("harness.history.command:runs", "list all runs"),
+        "history": ("harness.history.command:history", "show verdicts and figures over images and over days"),
         "compare": ("harness.cli.report:compare", "compare runs of several hosts or days"),
         "probe": ("harness.probes.command:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
         "frontier": ("harness.cli.report:frontier", "plot peak memory against throughput of a run's variants"),
@@ -50,7 +53,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Tell": {
         "issue": ("harness.cli.evidence:issue", "write a bug report on a finding, ready to paste"),
         "repro": ("harness.cli.evidence:repro", "write a script that runs one cell again, without the harness"),
-        "publish": ("harness.cli.history:publish", "write a static site of all runs"),
+        "publish": ("harness.history.command:publish", "write a static site of all runs"),
     },
     "Care": {
         "doctor": ("harness.cli.hosts:doctor", "check the hosts, and which image can run where, before a sweep"),

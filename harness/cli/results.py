@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import click
 from rich.console import Console
 
+from harness import doors
 from harness.cli.common import say, to_stdout
 from harness.errors import UNSTARTED, Interrupted, UsageError
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
-from harness.history.selection import remember
 from harness.model import Plan, ProgressListener, RunResult
 from harness.report import html_page
 from harness.report.charts.library import chart_library
@@ -109,7 +109,7 @@ def swept(plan: Plan, options: SweepOptions, stopped: threading.Event, *, told: 
             result = replace(result, since=since)
             write_result(result, directory)
             write_exports(result, directory)
-        remember(options.out, say=say_once)
+        doors.after_runs(options.out, say=say_once)
     return result
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from harness import amounts, exit_codes
 from harness.errors import UsageError
 from harness.facts import installed_otherwise
-from harness.history.records import merged
 from harness.judge.attribution.cause import attribute
 from harness.judge.comparable import Difference, changed_software, conditions, differences, software_of
 from harness.judge.comparison.noise import noise_of, pooled
@@ -40,6 +39,7 @@ from harness.model import (
     Trial,
     Variant,
     VersionRow,
+    merged_versions,
     signal_of,
 )
 from harness.store.saved_run import StoredRun, read_run
@@ -183,7 +183,7 @@ def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:
     for series in itertools.chain.from_iterable(run.plan.matrix.series for run in runs):
         earlier = every.setdefault(series.name, series)
         images = {image.version: image for image in (*series.images, *earlier.images)}
-        order = merged([image.version for image in earlier.images], [image.version for image in series.images])
+        order = merged_versions([image.version for image in earlier.images], [image.version for image in series.images])
         every[series.name] = replace(
             earlier, images=tuple(replace(images[version], where=earlier.where) for version in order)
         )

@@ -9,17 +9,14 @@ import shlex
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn
 
-from harness import amounts
+from harness import amounts, doors
 from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, Undecided, UsageError
 from harness.flows.sweep import SweepOptions, selected
-from harness.history import database
-from harness.history.selection import remember
 from harness.judge.launches import over_time
 from harness.matrix import load_matrix
 from harness.matrix.draft import Draft, text
@@ -121,8 +118,7 @@ class _Attempt:
         """Remove the matrix file and the runs, and raise `error`."""
         self.matrix.unlink(missing_ok=True)
         remove_runs(self.runs)
-        remember(self.options.out, say=self.say)
-        remove_index_of_nothing(self.options.out)
+        doors.after_runs(self.options.out, say=self.say)
         raise error
 
 
@@ -136,13 +132,6 @@ def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
     if not problems:
         return Interrupted("interrupted before a launch ended")
     return InfrastructureError("nothing was launched: " + "\n".join(dict.fromkeys(problems)))
-
-
-def remove_index_of_nothing(out: Path) -> None:
-    """Remove the index of a folder that contains nothing else."""
-    with suppress(OSError):
-        if [path.name for path in out.iterdir()] == [database.FILE]:
-            (out / database.FILE).unlink()
 
 
 def remove_runs(results: Sequence[RunResult]) -> None:

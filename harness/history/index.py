@@ -8,16 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from harness.history.records import (
-    FindingLife,
-    HistoryView,
-    IndexedHistory,
-    IndexedRun,
-    Measurement,
-    SeenFinding,
-    merged,
-)
-from harness.model import CellVerdict, Drift, Effect, SignalVerdict, grouped
+from harness.history.records import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.model import CellVerdict, Drift, Effect, SignalVerdict, grouped, merged_versions
 
 Some = Sequence[object] | None
 """The values of a column that are asked for; None asks for all."""
@@ -77,7 +69,7 @@ class OpenIndex:
         found: list[str] = []
         for order in sorted(grouped(rows).values(), key=len, reverse=True):
             if not set(order) <= set(found):
-                found = merged(found, list(dict.fromkeys(order)))
+                found = merged_versions(found, list(dict.fromkeys(order)))
         return found
 
     def measurements(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 from harness.model.from_file import Scalar
@@ -120,24 +117,3 @@ class HistoryView:
     versions: tuple[str, ...]
     left_out: int
     measured: tuple[Measurement, ...]
-
-
-def merged(known: Sequence[str], more: Sequence[str]) -> list[str]:
-    """Merge two lists of versions, each oldest first. Where they leave the order open, the numbers in the versions
-    decide.
-    """
-    order = list(known)
-    index = {version: at for at, version in enumerate(order)}
-    for place, version in enumerate(more):
-        if version in index:
-            continue
-        low = max((index[older] + 1 for older in more[:place]), default=0)
-        high = min((index[newer] for newer in more[place:] if newer in index), default=len(order))
-        order.insert(low + sum(_numbers(between) <= _numbers(version) for between in order[low:high]), version)
-        index = {name: at for at, name in enumerate(order)}
-    return order
-
-
-@lru_cache(maxsize=4096)
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))

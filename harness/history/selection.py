@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from harness.errors import HarnessError, UsageError
-from harness.history.database import with_index
+from harness.history.database import FILE, with_index
 from harness.history.index import OpenIndex
 from harness.history.records import HistoryView, IndexedHistory, IndexedRun
 from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
@@ -122,10 +123,14 @@ def list_drifts(out: Path, *, matrix: str, say: Say) -> list[IndexedHistory]:
 
 
 def remember(out: Path, *, say: Say) -> None:
-    """Bring the index up to date at the end of a run. A failure is reported and does not affect the run: the next
-    call that reads the index makes up for it.
+    """Bring the index up to date with the runs in `out`, and remove it if nothing else is left there. A failure is
+    reported and does not affect a run: the next call that reads the index makes up for it.
     """
     try:
         with_index(out, lambda index: None, say=say)
     except HarnessError as error:
         say(f"the index does not have this run yet: {error}")
+        return
+    with suppress(OSError):
+        if [path.name for path in out.iterdir()] == [FILE]:
+            (out / FILE).unlink()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -131,6 +132,27 @@ class Series:
 VENDOR_WORDS = re.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro)\s+", re.IGNORECASE)
 PASSING = ("index", "processes")
 """Fields that change by themselves and are left out of the fingerprint."""
+
+
+def merged_versions(known: Sequence[str], more: Sequence[str]) -> list[str]:
+    """Merge two lists of versions, each oldest first. Where they leave the order open, the numbers in the versions
+    decide.
+    """
+    order = list(known)
+    index = {version: at for at, version in enumerate(order)}
+    for position, version in enumerate(more):
+        if version in index:
+            continue
+        low = max((index[older] + 1 for older in more[:position]), default=0)
+        high = min((index[newer] for newer in more[position:] if newer in index), default=len(order))
+        order.insert(low + sum(_numbers(between) <= _numbers(version) for between in order[low:high]), version)
+        index = {name: at for at, name in enumerate(order)}
+    return order
+
+
+@lru_cache(maxsize=4096)
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from harness import doors
 from harness.cli.common import FILE, HOSTS, SERIES, say, shown_progress, stop_on_signals, to_stdout
 from harness.errors import InfrastructureError
 
@@ -38,7 +39,6 @@ def probe(
     """
     from harness.cli.results import write_readable
     from harness.flows.sweep import SweepOptions, selected
-    from harness.history.selection import remember
     from harness.probes import flow as probing
     from harness.probes import printed as probe_report
     from harness.probes.results import added_to_newest_run
@@ -52,7 +52,7 @@ def probe(
     with added_to_newest_run(directory, out=out, matrix=plan.matrix.name) as run:
         if run is not None:
             write_readable(read_result(run), RunDirectory(run))
-    remember(out, say=say)
+    doors.after_runs(out, say=say)
     with to_stdout():
         click.echo(probe_report.render(found, directory))
         if run is not None:

@@ -22,7 +22,6 @@ from harness.cli import cli
 from harness.cli.results import since_changes, write_result
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
-from harness.history.records import merged
 from harness.judge.unpaired import ComparedCell, compare_cell, machine_changes, ratio_interval
 from harness.model import (
     CellResult,
@@ -41,6 +40,7 @@ from harness.model import (
     Steps,
     Trace,
     Trial,
+    merged_versions,
 )
 from harness.model.measured import End, Facts
 from harness.report.terminal.compare_output import render, since_text, standing_text, verdict_text
@@ -620,7 +620,7 @@ def test_two_parts_of_one_history_keep_each_their_order(kept: Sequence[tuple[boo
     versions = [f"1.{number}" for number in range(len(kept))]
     one = [version for version, (here, _) in zip(versions, kept, strict=True) if here]
     other = [version for version, (_, there) in zip(versions, kept, strict=True) if there]
-    order = merged(one, other)
+    order = merged_versions(one, other)
     assert set(order) == {*one, *other}
     assert [version for version in order if version in one] == one
     assert [version for version in order if version in other] == other

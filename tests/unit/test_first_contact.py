@@ -596,14 +596,6 @@ def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) 
     host = replace(result.hosts[0], problem="no such machine")
     assert str(flow.unlaunched([replace(nothing, hosts=(host,))])) == "nothing was launched: no such machine"
     assert flow.unlaunched([nothing]).__class__.__name__ == "Interrupted"
-    (folder / "reports").mkdir()
-    (folder / "reports" / "index.sqlite").touch()
-    (folder / "reports" / "mine").touch()
-    flow.remove_index_of_nothing(folder / "reports")
-    assert len(list((folder / "reports").iterdir())) == 2
-    (folder / "reports" / "mine").unlink()
-    flow.remove_index_of_nothing(folder / "reports")
-    assert list((folder / "reports").iterdir()) == []
 
 
 # ---------------------------------------------------------------- names

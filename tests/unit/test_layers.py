@@ -38,12 +38,13 @@ ALLOWED = {
     | {"safe_files", "schedule", "store"},
     "store": BASE | {"atomic_files", "doors", "file_locks", "masking", "safe_files"},
     "history": BASE
-    | {"amounts", "atomic_files", "file_locks", "judge", "matrix", "plan", "registry", "report", "safe_files", "store"},
+    | {"amounts", "atomic_files", "cli", "file_locks", "flows", "judge", "matrix", "plan", "registry", "report"}
+    | {"safe_files", "store"},
     "masking": set(),
     "facts": BASE,
     "traces": BASE | {"safe_files", "store"},
     "judge": BASE | {"agent", "amounts", "facts", "masking"},
-    "probes": BASE | {"amounts", "cli", "file_locks", "flows", "history", "plan", "report", "store"},
+    "probes": BASE | {"amounts", "cli", "doors", "file_locks", "flows", "plan", "report", "store"},
     "narrow": BASE
     | {"amounts", "cli", "flows", "judge", "masking", "matrix", "plan", "report", "run", "schedule", "store"},
     "schedule": BASE | {"judge"},
@@ -51,8 +52,8 @@ ALLOWED = {
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "compat", "doors"}
-    | {"amounts", "atomic_files", "facts", "history", "package_index", "masking", "safe_files"},
-    "cli": BASE | {"doors", "flows", "history", "masking", "report", "matrix", "plan", "store"},
+    | {"amounts", "atomic_files", "facts", "package_index", "masking", "safe_files"},
+    "cli": BASE | {"doors", "flows", "masking", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -226,6 +226,15 @@ def test_an_index_that_cannot_be_kept_ends_no_sweep(tmp_path: Path) -> None:
     assert said[0].startswith("the index does not have this run yet: ")
 
 
+def test_an_index_of_no_run_is_removed_if_it_is_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    remember(tmp_path, say=print)
+    assert (tmp_path / FILE).exists()
+    (tmp_path / "mine").unlink()
+    remember(tmp_path, say=print)
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---------------------------------------------------------------- the page
 
 
