@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.world import BASE
 from tests.lab.daemon import Daemon, LabError, run
 from tests.numbering import free_number
+from tests.players.world import BASE
 
 ENGINES = Path("/var/tmp/harness-test-engines")
 """Kept between runs: loading the base image into an engine takes 10 s."""

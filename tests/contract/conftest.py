@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import docker as docker_sdk
 import pytest
 
 from harness.errors import EngineUnreachable
-from harness.run import owners
-from harness.run.slurm.container_commands import NODE_FOLDER
-from tests.contract.world import BASE, World
+from tests.players.world import BASE, World, what_remains
 from tests.slurm.cluster import Cluster
 
 SECRET = "hunter2-of-the-caller"
@@ -115,20 +111,3 @@ def built(client: docker_sdk.DockerClient) -> Iterator[Callable[[str], str]]:
 def remaining() -> Callable[[World], list[str]]:
     """Return what a world has left behind: names of its containers, folders and cgroups."""
     return what_remains
-
-
-def what_remains(world: World) -> list[str]:
-    if world.kind == "slurm":
-        mark = f"_{os.getpid()}_"
-        return [str(path) for path in Path(NODE_FOLDER).glob(f"{owners.PREFIX}*") if mark in path.name]
-    if world.kind == "docker":
-        client = docker_sdk.from_env()
-        try:
-            found = client.containers.list(all=True, filters={"label": f"harness.run={world.run_id}"})
-            return [container.name for container in found]
-        finally:
-            client.close()
-    mark = f"_{os.getpid()}_"
-    folders = Path(tempfile.gettempdir()).glob(f"{owners.PREFIX}*")
-    cgroups = Path("/sys/fs/cgroup").glob(f"**/{owners.PREFIX}*")
-    return [str(path) for path in (*folders, *cgroups) if mark in path.name]

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from tests.contract.world import World, quiet
+from tests.players.world import World, quiet
 
 
 def main() -> None:

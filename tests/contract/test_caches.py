@@ -20,8 +20,8 @@ from harness.errors import InfrastructureError
 from harness.model import Cache, CellRun, Limits, Prepared, Trial, Variant
 from harness.run.hosts.warm_caches import HostCaches
 from harness.run.trial.payload import pack
-from tests.contract.world import ROOT, World, host, pulled, quiet
 from tests.players.plans import a_cell
+from tests.players.world import ROOT, World, host, pulled, quiet
 
 Built = Callable[[str], str]
 FILL = "mkdir c/d; echo one > c/d/f; ln c/d/f c/hard; ln -s d/f c/soft; touch -d @99 c/d/f; chmod 640 c/d/f; mkfifo c/p"
@@ -194,7 +194,7 @@ def test_rows_have_their_own_caches_and_versions_of_one_image_fill_them_once(kee
 
 HOLDER = """
 import os, sys, time
-from tests.contract.world import World
+from tests.players.world import World
 print(World.open(sys.argv[1], os.environ).engine.make_cache(), flush=True)
 time.sleep(600)
 """

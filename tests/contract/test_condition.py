@@ -12,7 +12,7 @@ import docker as docker_sdk
 import pytest
 
 from harness.run.images.disk_budget import total_bytes
-from tests.contract.world import BASE, World, installed, pulled, quiet
+from tests.players.world import BASE, World, installed, pulled, quiet
 
 
 def test_a_look_finds_what_is_there_and_gets_nothing(world: World) -> None:

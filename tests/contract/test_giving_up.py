@@ -15,7 +15,7 @@ from harness.errors import ImageUnavailable, Interrupted
 from harness.model import Build
 from harness.run.docker.containers import OWNER_LABEL
 from harness.run.owners import this_process
-from tests.contract.world import BASE, World, image, installed, pulled, quiet
+from tests.players.world import BASE, World, image, installed, pulled, quiet
 
 pytestmark = pytest.mark.docker
 

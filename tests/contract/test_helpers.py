@@ -14,7 +14,7 @@ from harness.model import Install
 from harness.run import open_engine
 from harness.run.docker import containers, host_probe
 from harness.run.docker.containers import PIDS_LIMIT
-from tests.contract.world import BASE, World, host, image, quiet
+from tests.players.world import BASE, World, host, image, quiet
 
 pytestmark = pytest.mark.docker
 PROXY = "http://ada:s3cret@proxy.invalid:3128"

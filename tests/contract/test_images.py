@@ -24,7 +24,7 @@ from harness.run.docker import containers
 from harness.run.process import environments
 from harness.run.process.engine import ProcessEngine
 from harness.run.trial.payload import pack
-from tests.contract.world import BASE, WHERE, World, host, image, installed, pulled, quiet
+from tests.players.world import BASE, WHERE, World, host, image, installed, pulled, quiet
 
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 

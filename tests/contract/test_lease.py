@@ -19,7 +19,7 @@ from harness.errors import InfrastructureError, Interrupted
 from harness.run.docker import docker_client, lease
 from harness.run.docker.containers import OWNER_LABEL
 from harness.run.docker.lease import EXPIRES_S, NAME
-from tests.contract.world import ROOT, World, quiet
+from tests.players.world import ROOT, World, quiet
 
 docker_only = pytest.mark.docker
 

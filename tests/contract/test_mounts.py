@@ -11,11 +11,11 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.masking import WITHHELD
-from harness.model import Image, Limits, Mount, Prepared, Scenario, Trial, Variant
-from harness.run.hosts.mounted_data import DataUnavailable, Found, HostData
+from harness.model import Limits, Mount, Variant
+from harness.run.hosts.mounted_data import DataUnavailable
 from harness.run.trial.payload import pack
-from tests.contract.world import World, host, installed, quiet
-from tests.players.plans import a_cell
+from tests.players.launched import found, ran, scenario_of
+from tests.players.world import World
 
 Remaining = Callable[[World], list[str]]
 HARD_NAME = "ü:colon, comma"
@@ -28,25 +28,6 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "a").write_text("from the host\n")
     return folder
-
-
-def scenario_of(world: World, mount: Mount, *command: str, prepared: Prepared | None = None) -> Scenario:
-    launch = world.launch("quiet", prepared=prepared)
-    return replace(launch.scenario, script=None, command=command, limits=Limits(exit_only=True), mounts=(mount,))
-
-
-def found(world: World, scenario: Scenario, environ: dict[str, str], *, image: Image | None = None) -> Found:
-    image = image or installed()
-    cell = replace(a_cell(on=host(world.kind)), variant=Variant(scenario=scenario), image=image)
-    seen = HostData(environ=environ).of(cell, world.engine.prepare(image, quiet), world.engine, quiet)
-    return seen[scenario.mounts[0]]
-
-
-def ran(world: World, scenario: Scenario, seen: Found, *, prepared: Prepared | None = None) -> Trial:
-    mount = scenario.mounts[0]
-    told = {"at": mount.at, "from": str(mount.source), "files": seen.files, "identity": seen.identity}
-    payload = pack(Variant(scenario=scenario), extras={"mounts": [told]})
-    return world.run(replace(world.launch("quiet", prepared=prepared), scenario=scenario, payload=payload))
 
 
 @pytest.mark.parametrize("data", ["plain", HARD_NAME], indirect=True)

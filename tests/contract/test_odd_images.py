@@ -14,7 +14,7 @@ import pytest
 
 from harness.model import Trial
 from harness.run import open_engine
-from tests.contract.world import BASE, World, host, pulled, quiet
+from tests.players.world import BASE, World, host, pulled, quiet
 
 pytestmark = pytest.mark.docker
 Built = Callable[[str], str]

@@ -18,8 +18,8 @@ from harness.model import Build
 from harness.run.docker import containers
 from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, UNCHECKED_AGE_S, marked, ours
 from harness.run.images.our_images import IMAGE_LABEL
-from tests.contract.world import BASE, World, image, installed, quiet
 from tests.dead import dead_owner
+from tests.players.world import BASE, World, image, installed, quiet
 
 pytestmark = pytest.mark.docker
 

@@ -17,7 +17,7 @@ from harness.run.engine import LaunchRequest
 from harness.run.process import cgroups
 from harness.run.process.engine import ProcessEngine
 from harness.run.trial.payload import pack
-from tests.contract.world import World, host, installed, quiet
+from tests.players.world import World, host, installed, quiet
 
 
 def refused(world: World, launch: LaunchRequest) -> str:

@@ -21,8 +21,8 @@ from harness.run.engine import Kept
 from harness.run.images import our_images
 from harness.run.images.disk_budget import total_bytes
 from harness.run.images.prefetch import HostImages
-from tests.contract.world import World, host, pulled, quiet
 from tests.players.plans import a_cell
+from tests.players.world import World, host, pulled, quiet
 from tests.registry.held import anonymous, held
 
 pytestmark = pytest.mark.docker

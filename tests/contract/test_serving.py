@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.model import Prepared, Scenario, Steps, Trial, Variant
-from harness.model.servers import Request, WhenReady
-from harness.run.trial.payload import pack
-from tests.contract.world import WHERE, World
+from tests.players.launched import served
+from tests.players.world import World
 
 SERVER = Path(__file__).parents[1] / "agent" / "server.py"
-
-
-def served(world: World, fault: str = "", *, prepared: Prepared | None = None, **fields: Any) -> Trial:
-    """Run a trial of a server, with a fault."""
-    words = ("python3", "server.py", "{port}", *([fault] if fault else []))
-    given = {"request": (Request(get="/x"),), "ready": WhenReady(http="/"), **fields}
-    scenario = Scenario(
-        name="served", where=WHERE, serve=words, files=(SERVER,), steps=Steps(first=50, budget=100), timeout_s=60.0,
-        **given,
-    )  # fmt: skip
-    launch = world.launch("quiet", prepared=prepared)
-    return world.run(replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))))
 
 
 @pytest.mark.parametrize(("fault", "end"), [("", "completed"), ("dies", "crash"), ("redirects", "setup")])

@@ -19,7 +19,7 @@ from harness.model import Scenario, Steps, Trial, Variant
 from harness.run.hosts.side_by_side import take_turns
 from harness.run.trial.conversation import Conversation, Slice, Sliced
 from harness.run.trial.payload import pack
-from tests.contract.world import STEPS, World, in_slices
+from tests.players.world import STEPS, World, in_slices
 from tests.waiting import until
 
 

@@ -19,8 +19,8 @@ from harness.model import Limits, Steps, Variant
 from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.trial.payload import pack
-from tests.contract.conftest import SECRET, what_remains
-from tests.contract.world import ROOT, World, quiet
+from tests.contract.conftest import SECRET
+from tests.players.world import ROOT, World, cmdline, quiet, what_remains
 from tests.waiting import until
 
 Remaining = Callable[[World], list[str]]
@@ -182,12 +182,6 @@ def kill_agent(world: World) -> None:
     for child in psutil.Process().children():
         if "start.py" in " ".join(child.cmdline()):
             child.kill()
-
-
-def cmdline(process: psutil.Process) -> list[str]:
-    with contextlib.suppress(psutil.Error):
-        return process.cmdline()
-    return []
 
 
 LEFT_BY_A_KILLED_RUN = {"process": 2, "slurm": 0}

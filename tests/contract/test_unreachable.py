@@ -24,8 +24,8 @@ from harness.model import Build, Image, Install
 from harness.run.docker.docker_client import engine_errors, explanation, remedy, with_time_limit
 from harness.run.docker.engine import DockerEngine, open_engine
 from harness.run.images.build_images import name_of_build
-from tests.contract.world import BASE, World, engine_named, host, image, pulled, quiet
 from tests.players.servers import Reply, answering_paths, told
+from tests.players.world import BASE, World, engine_named, host, image, pulled, quiet
 
 docker_only = pytest.mark.docker
 PLACE = r"^matrix\.yaml:2: hosts\.here: "

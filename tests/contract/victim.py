@@ -11,7 +11,7 @@ import sys
 import psutil
 
 from harness.model import Steps
-from tests.contract.world import World
+from tests.players.world import World
 
 
 def main() -> None:

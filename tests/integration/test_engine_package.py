@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import uv
 
-from tests.contract import local_engine
 from tests.integration.conftest import ROOT, Harness
+from tests.players import local_engine
 
 PROJECT = """\
 [project]

@@ -24,10 +24,10 @@ from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress import plain_progress
 from harness.run.hosts import cell_launcher
-from tests.contract.world import BASE
 from tests.integration.conftest import Harness
 from tests.lab.proxy import Fault, Way, way_to
 from tests.lab.running import Lab
+from tests.players.world import BASE
 from tests.registry.held import Held, anonymous, held
 from tests.waiting import until
 

@@ -21,9 +21,9 @@ from harness.report.exports import summary_json
 from harness.report.text.headline import sentence
 from harness.store.saved_run import read_result
 from tests import pools
-from tests.contract.world import BASE
 from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
+from tests.players.world import BASE
 from tests.pools import gpus_of, machines
 from tests.waiting import until
 

@@ -10,9 +10,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from harness.run import open_engine
-from tests.contract.world import World, host, quiet
 from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
+from tests.players.world import World, host, quiet
 
 
 @pytest.fixture

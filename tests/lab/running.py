@@ -13,9 +13,9 @@ from typing import IO
 
 import pytest
 
-from tests.contract.world import BASE
 from tests.lab.daemon import Daemon, LabError
 from tests.lab.ways import Sshd, make_certificates, tls_options
+from tests.players.world import BASE
 from tests.serving import free_port
 
 FOLDERS = (Path("/var/tmp/harness-lab-tests"), Path("/var/tmp/harness-lab-tests-2"))

@@ -22,10 +22,10 @@ from harness.plan.cells import choose_lanes
 from harness.run.docker import host_probe
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.trial.conversation import Conversation, alone
-from tests.contract.world import BASE, World, host, image, pulled, quiet
 from tests.lab.conftest import opened, world
 from tests.lab.daemon import HOOK, Daemon
 from tests.lab.running import Lab
+from tests.players.world import BASE, World, host, image, pulled, quiet
 from tests.waiting import until
 
 pytestmark = pytest.mark.docker

@@ -19,12 +19,12 @@ from harness.errors import EngineUnreachable
 from harness.model import Steps
 from harness.run import owners
 from harness.run.docker import attach, docker_client
-from tests.contract.world import ROOT, World, installed, quiet
 from tests.dead import dead_owner
 from tests.lab.conftest import opened, world
 from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
 from tests.lab.ways import home
+from tests.players.world import ROOT, World, installed, quiet
 from tests.waiting import until
 
 pytestmark = [

@@ -15,9 +15,9 @@ import pytest
 from harness.errors import EngineUnreachable
 from harness.model import Steps, Trial
 from harness.run.docker.lease import holder_of
-from tests.contract.world import World, in_slices, quiet
 from tests.lab.running import Lab
 from tests.lab.ways import KEY, home, make_certificates, run
+from tests.players.world import World, in_slices, quiet
 from tests.serving import free_port
 
 pytestmark = pytest.mark.docker

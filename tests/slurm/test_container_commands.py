@@ -20,10 +20,9 @@ from harness.run.engine import Engine
 from harness.run.hosts.mounted_data import DataUnavailable
 from harness.run.slurm import steps
 from harness.run.slurm.request import NodeHold, NodeRequest
-from tests.contract.test_mounts import found, ran, scenario_of
-from tests.contract.test_serving import served
-from tests.contract.world import BASE, World, installed, pulled, quiet
 from tests.dead import dead_name
+from tests.players.launched import found, ran, scenario_of, served
+from tests.players.world import BASE, World, installed, pulled, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import LONG, WHERE, held
 

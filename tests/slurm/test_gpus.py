@@ -21,7 +21,7 @@ from harness.run import open_engine
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.slurm.request import NodeHold, NodeRequest
 from harness.run.trial.conversation import Conversation, alone
-from tests.contract.world import ROOT, World, installed, quiet
+from tests.players.world import ROOT, World, installed, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import WHERE, environ, held
 from tests.waiting import until

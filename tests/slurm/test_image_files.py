@@ -23,10 +23,9 @@ from harness.run import open_engine, owners
 from harness.run.engine import Engine
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.slurm.request import ContainerKind, NodeHold, NodeRequest
-from tests.contract.test_mounts import found, ran, scenario_of
-from tests.contract.test_serving import served
-from tests.contract.world import ROOT, World, pulled, quiet
+from tests.players.launched import found, ran, scenario_of, served
 from tests.players.servers import Server
+from tests.players.world import ROOT, World, pulled, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.registry import DIGEST, REPOSITORY, registry
 from tests.slurm.test_queue import LONG, WHERE, held

@@ -17,10 +17,8 @@ from harness.model import Host
 from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.slurm.request import NodeHold
-from tests.contract.conftest import what_remains
-from tests.contract.test_trials import cmdline
-from tests.contract.world import ROOT
 from tests.dead import dead_name
+from tests.players.world import ROOT, cmdline, what_remains
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import REQUEST, WHERE, during, environ, held, opened
 

@@ -13,9 +13,7 @@ import pytest
 
 from harness.model import Steps, Trial, Variant
 from harness.run.trial.payload import pack
-from tests.contract.conftest import what_remains
-from tests.contract.test_trials import cmdline
-from tests.contract.world import World
+from tests.players.world import World, cmdline, what_remains
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import clear, during, environ, held, opened
 from tests.waiting import until

@@ -10,8 +10,8 @@ import pytest
 
 from harness.errors import ImageUnavailable
 from harness.run import owners
-from tests.contract.world import World, pulled, quiet
 from tests.dead import dead_name
+from tests.players.world import World, pulled, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.registry import REPOSITORY, registry
 from tests.slurm.test_image_files import Node, add_doubles, add_plugin, engine_of

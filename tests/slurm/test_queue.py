@@ -19,11 +19,10 @@ from harness.model import Host, Steps, Where
 from harness.run import open_engine
 from harness.run.engine import Engine
 from harness.run.slurm.request import NodeHold, NodeRequest
-from tests.contract.conftest import what_remains
-from tests.contract.world import ROOT, World, quiet
 from tests.integration.conftest import Harness, harness
 from tests.planted_series import six
 from tests.players.planted import NO_LEVELS
+from tests.players.world import ROOT, World, quiet, what_remains
 from tests.slurm.cluster import Cluster
 
 __all__ = ["harness"]

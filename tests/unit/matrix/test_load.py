@@ -258,7 +258,7 @@ def test_versions_that_are_no_versions_with_a_url(load: Load) -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ("tests.contract.local_engine:KIND", ""),
+        ("tests.players.local_engine:KIND", ""),
         (
             "no.such.module:KIND",
             "cannot be imported: ModuleNotFoundError: No module named 'no'; install another version",

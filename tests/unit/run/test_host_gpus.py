@@ -20,8 +20,8 @@ from harness.model.measured import Facts
 from harness.plan.cells import choose_lanes
 from harness.run.docker.containers import GpuAccess
 from harness.run.hosts.host_gpus import mismatch, parse_gpus
-from tests.contract.world import World, quiet
 from tests.players.trials import facts_of
+from tests.players.world import World, quiet
 
 OLD = Gpu(uuid="GPU-1a2b3c4d-0001", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6")
 NEW = Gpu(uuid="GPU-5e6f7a8b-0002", name="NVIDIA GeForce RTX 4090", index=1, compute_capability="8.9")

@@ -30,7 +30,7 @@ from harness.run.process import cgroups
 from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import in_place, pack, trial_key
 from harness.store import RunDirectory, users_folder
-from tests.contract.world import World, quiet
+from tests.players.world import World, quiet
 from tests.unit.matrix.conftest import FakeIndex
 from tests.waiting import until
 
@@ -257,7 +257,7 @@ SWEEPS = """\
 import sys
 from pathlib import Path
 from harness.store import RunDirectory, users_folder
-from tests.contract.world import World
+from tests.players.world import World
 from tests.unit.run.test_in_place import cells, ran
 import os
 words = [sys.executable, "leaves.py", "stays"]

@@ -1,10 +1,12 @@
-"""One engine with a prepared image, and trials on it: what all contract tests share."""
+"""One engine with a prepared image, and trials on it: what the tests of engines share."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,19 +14,23 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
+import docker as docker_sdk
+import psutil
+
 from harness.model import Host, Image, Install, Prepared, Pull, Scenario, Source, Steps, Trial, Variant, Where
 from harness.model.engines import known_engines
-from harness.run import open_engine
+from harness.run import open_engine, owners
 from harness.run.engine import Engine, LaunchRequest
 from harness.run.hosts.side_by_side import take_turns
+from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.slurm.request import ContainerKind, NodeHold, NodeRequest
 from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import pack
-from tests.contract import local_engine
+from tests.players import local_engine
 
 known_engines()["local"] = local_engine.KIND
 WHERE = Where(file="matrix.yaml", line=7, key="series.tested")
-SCRIPT = Path(__file__).parent / "faults.py"
+SCRIPT = Path(__file__).parents[1] / "contract" / "faults.py"
 ROOT = Path(__file__).parents[2]
 BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
 
@@ -133,3 +139,26 @@ def in_slices(
         kept.append((yield from Conversation(launch=request, on_step=on_step).run(world.engine)))
 
     take_turns([partial(launch, act) for act in acts], seconds=0.1, cycles=count(1), rng=random.Random(1))
+
+
+def what_remains(world: World) -> list[str]:
+    if world.kind == "slurm":
+        mark = f"_{os.getpid()}_"
+        return [str(path) for path in Path(NODE_FOLDER).glob(f"{owners.PREFIX}*") if mark in path.name]
+    if world.kind == "docker":
+        client = docker_sdk.from_env()
+        try:
+            found = client.containers.list(all=True, filters={"label": f"harness.run={world.run_id}"})
+            return [container.name for container in found]
+        finally:
+            client.close()
+    mark = f"_{os.getpid()}_"
+    folders = Path(tempfile.gettempdir()).glob(f"{owners.PREFIX}*")
+    cgroups = Path("/sys/fs/cgroup").glob(f"**/{owners.PREFIX}*")
+    return [str(path) for path in (*folders, *cgroups) if mark in path.name]
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
