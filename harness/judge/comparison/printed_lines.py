@@ -61,7 +61,7 @@ NOTABLE_LINES = {
         rf"|\b(?:Error|ERROR|FATAL)\b(?!: {NONE})(?=\]?:? ?[^\s:#])"
         r"|\b(?:overflow|invalid value|divide by zero) encountered\b"
         r"|[:=\[(,]\s*-?(?:nan|NaN)(?![\w./-])|(?<=[A-Za-z_])\s+-?nan(?![\w./-])"
-        r"|(?i:out of memory|\bf[ae]ll(?:s|ing)? back\b|\bfailed to\b)"
+        r"|(?i:out of memory|\bf[ae]ll(?:s|ing)? back\b|\bfailed to\b(?! improve))"
     ),
     "deprecated": re.compile(r"(?i:deprecat.{0,200}\bremoved\b)"),
 }
