@@ -84,13 +84,15 @@ unit: $(VENV)/installed-dev
 ready: engine browser lab slurm registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
 
-# Style, types and unit tests need none of it: they use the processor while `ready` waits for network and disk. The types
-# are checked by one process, and the unit tests use the other processors meanwhile.
+# Style, types and unit tests need none of it, and yield to the tests that wait for engines and sleeping processes half of
+# the time. What they print follows at the end.
 test:
 	@$(MAKE) --no-print-directory ready & ready=$$!; \
-	  $(MAKE) --no-print-directory --jobs=2 --output-sync check unit; ended=$$?; wait $$ready && exit $$ended
-	@$(PYTEST) -q $(BESIDE_UNITS) -m alone || [ $$? = 5 ]  # 5: no test has to run alone here
-	@$(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
+	  $(MAKE) --no-print-directory $(VENV)/installed-dev || exit 1; \
+	  nice $(MAKE) --no-print-directory --jobs=2 --output-sync check unit >$(VENV)/units.log 2>&1 & units=$$!; \
+	  wait $$ready && { $(PYTEST) -q $(BESIDE_UNITS) -m alone || [ $$? = 5 ]; } \
+	  && $(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"; ended=$$?; \
+	  wait $$units || ended=$$?; cat $(VENV)/units.log; exit $$ended
 
 nightly: export HARNESS_NIGHTLY := 1
 nightly: test
