@@ -114,7 +114,7 @@ def swept(plan: Plan, options: SweepOptions, stopped: threading.Event, *, told: 
 
 
 def since_changes(result: RunResult, say: Callable[[str], None]) -> Iterator[str]:
-    """Yield what became worse on each host whose driver or kernel has changed since an earlier run; `say` why two runs
+    """Yield what became worse on each host whose software has changed since an earlier run; `say` why two runs
     cannot be compared. Only the traces of what was launched in this run are read."""
     from harness.flows.compare import compare_runs
     from harness.report.terminal.compare_output import since_text

@@ -91,7 +91,7 @@ def compare_runs(paths: Sequence[Path], *, keep: Callable[[Trial], Trial] = lamb
 
 
 def _since(runs: Sequence[StoredRun], both: Beside, pairs: Sequence[Pair]) -> Iterator[MachineChange]:
-    """Yield what became worse between two columns of one machine, if its driver or kernel changed between them."""
+    """Yield what became worse between two columns of one machine, if its software changed between them."""
     then, now = (software_of(_trials(runs[each.number], each.lane)) for each in both)
     changed = changed_software(then, now)
     if changed and both[0].machine == both[1].machine:

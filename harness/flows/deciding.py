@@ -72,7 +72,7 @@ def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_hosts(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory) -> Iterator[tuple[Path, str]]:
-    """Yield the newest earlier run with trials of a host, and a note, for each host whose driver or kernel changed."""
+    """Yield the newest earlier run with trials of a host, and a note, for each host whose software changed."""
     runs = _earlier_runs(journal)
     for each in (each for each in hosts if not each.host.pool):
         cells = [cell for row in plan.rows if row.lane.host == each.part_of for cell in row.cells]
@@ -120,7 +120,7 @@ def cells_to_run(
 ) -> tuple[Plan, frozenset[str] | None]:
     """Return the plan, and the ids of its cells that would settle a cause. If only a cell that the matrix
     excludes can settle it, the plan includes that cell. The trials of an earlier call count, so the next call returns
-    the next cells. If no earlier trial belongs to this plan because the driver or the kernel of a host `is_changed`,
+    the next cells. If no earlier trial belongs to this plan because the software of a host `is_changed`,
     the plan has only the versions that settle what that changed, and all may be launched (None); else raise UsageError.
     """
     known, included = None, plan

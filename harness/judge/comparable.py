@@ -118,15 +118,15 @@ def conditions(trial: Trial) -> Mapping[str, Any]:
 
 
 def software(gpus: Iterable[Gpu | SeenGpu], machines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the driver and the kernel of a machine, which may be at fault in place of its card or of an image: those
-    of its GPUs, and of what its engine reports. Of each kind, all values must be known and equal; else it is left out.
+    """Return the software of a machine, which may be at fault in place of its card or of an image: that of its GPUs,
+    and what its engine reports. Of each kind, all values must be known and equal; else it is left out.
     """
     known = {"driver": {gpu.driver for gpu in gpus}, "kernel": {machine.get("kernel") for machine in machines}}
     return {name: str(next(iter(own))) for name, own in known.items() if len(own) == 1 and None not in own}
 
 
 def software_of(trials: Iterable[Trial]) -> dict[str, str]:
-    """Return the driver and the kernel of the machine that these trials ran on, as far as they agree."""
+    """Return the software of the machine that these trials ran on, as far as they agree."""
     seen = list(trials)
     return software((gpu for trial in seen for gpu in trial.facts.gpus or ()), (trial.fingerprint for trial in seen))
 

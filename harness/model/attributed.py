@@ -237,7 +237,7 @@ class Rule:
 
 
 Cause = Literal["image", "gpu", "host", "software", "interaction", "undecided"]
-"""`software`: the driver or the kernel of the machines, which they have in common."""
+"""`software`: that of the machines, such as the driver, which they have in common."""
 Doubt = Literal[
     "image or lane",  # bad and good never occur together on one lane, nor in one image
     "lane or both",  # bad on a lane with the only image measured there, good with that image elsewhere

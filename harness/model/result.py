@@ -86,7 +86,7 @@ RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusiv
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
     """A whole run. Every report is a pure function of it. `added`: what the commands that examined it later found, each
-    a `Added` of the reports. `before`: the newest run on each host whose driver or kernel has changed since, and
+    a `Added` of the reports. `before`: the newest run on each host whose software has changed since, and
     `since`: what became worse since then."""
 
     matrix: str

@@ -191,7 +191,7 @@ class _Group:
         return bad.pop() if len(bad) == 1 and good and not bad & good else ""
 
     def _software(self, lane: Lane) -> dict[str, str]:
-        """Return the driver and the kernel of a lane's machine, as its GPUs and launches report them."""
+        """Return the software of a lane's machine, as its GPUs and launches report them."""
         cells = [cell for place, own in self.of.cells.items() if place[1] == lane for cell in own if cell is not None]
         return software(lane.gpus, (trial.fingerprint for cell in cells for trial in cell.trials))
 
@@ -451,8 +451,8 @@ def _bad_everywhere_in_the_end(square: Square, bad: set[Lane], turned: set[Lane]
 
 def _what_of_lanes(square: Square, bad: set[Lane], clean: set[Lane]) -> Cause | None:
     """Return what the bad lanes have in common and no clean one has, as simply as possible. "software" if that is the
-    driver or the kernel of machines with neither one host nor one GPU model in common; "host" if they have no GPU, or
-    if their GPU model is good on another host; otherwise "gpu". None if this differs between hosts, or if what is
+    software of machines with neither one host nor one GPU model in common; "host" if they have no GPU, or if their
+    GPU model is good on another host; otherwise "gpu". None if this differs between hosts, or if what is
     suspected is bad with a single image, which may be the cause.
     """
     least = min(2, len(square.images))

@@ -36,7 +36,7 @@ def sentence(result: RunResult) -> str:
 
 
 def lines(result: RunResult) -> list[str]:
-    """Return the sentences of the headline: what became worse since a new driver or kernel, and those on the images."""
+    """Return the sentences of the headline: what became worse since a machine changed, and those on the images."""
     since, told = [f"{text[:1].upper()}{text[1:]}." for text in result.since], _lines(result)
     return [*since, *(text.replace("Nothing bad", "Nothing else bad", 1) if since else text for text in told)]
 
