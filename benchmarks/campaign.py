@@ -121,7 +121,7 @@ def soak(trials: int) -> Iterator[Mapping[str, Part]]:
     def part(number: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="s-") as folder:
             samples, problems = _soaked(Path(folder), trials=trials)
-            made = len(list(Path(folder).glob("reports/matrix/[0-9]*/trials/*.json")))
+            made = len(list(Path(folder).glob("reports/matrix/[0-9]*/trials/[!.]*")))
         tenth = max(1, len(samples) // 10)
         moments = {"start": tenth, "middle": (len(samples) - tenth) // 2, "end": len(samples) - tenth}
         told = {

@@ -32,6 +32,7 @@ from harness.model import CellRun, Plan, Prepared, RowRun, RunResult, SearchMode
 from harness.run.hosts import cell_launcher
 from harness.run.trial.conversation import Conversation
 from harness.store import read_trial
+from harness.store.trial_json import FOLDER, SUFFIX
 from tests.players.engines import Silent
 
 LOOKS_BAD = ("bad", "suspect")
@@ -61,7 +62,7 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
             open_engine=lambda host, **_: ReplayingEngine(by_name, ended.append, clock),  # type: ignore[arg-type]
         )  # fmt: skip
         result, directory = sweep(selected(matrix, options, os.environ), options, context)
-        trials = [read_trial(Path(directory.path, "trials", f"{one.cell}-{one.number}.json")) for one in ended]
+        trials = [read_trial(directory.path / FOLDER / f"{one.cell}-{one.number}{SUFFIX}") for one in ended]
     launches = [_told(result, one) for one in ended]
     rows = {row.variant.scenario.name: row for row in result.plan.rows}
     told = {name: _told_of(by_name[name], result.plan, row, trials, search) for name, row in rows.items()}

@@ -1,7 +1,7 @@
 """Keeps the journal: one directory for each run, with one atomically written and fsynced file for each trial.
 
     reports/<matrix name>/<UTC time>-<id>/
-        plan.json  decisions.jsonl  folder.jsonl  trials/<cell id>-<n>.json
+        plan.json  decisions.jsonl  folder.jsonl  trials/ (`trial_json.py`)
         summary.json  report.html  report.md  junit.xml
     reports/<matrix name>/latest -> the newest
 

@@ -51,6 +51,7 @@ from harness.run import leases
 from harness.run.process import cgroups
 from harness.run.process.cgroups import CGROUPS, PROCS
 from harness.run.slurm.container_commands import NODE_FOLDER
+from harness.store.trial_json import trial_files
 from tests.lab.daemon import Daemon
 from tests.numbering import free_number
 from tests.serving import free_port
@@ -555,7 +556,7 @@ def _staying(at: Place, after: str) -> list[str]:
 
 
 def _known(at: Place) -> set[str]:
-    return {str(path) for run in at.runs for path in (run / "trials").glob("*.json")}
+    return {str(path) for run in at.runs for path in trial_files(run)}
 
 
 def end(process: subprocess.Popen[str], *, may_die: int | None = None) -> list[str]:

@@ -98,7 +98,7 @@ class Harness:
         return loaded
 
     def trial_files(self, matrix: str = "matrix") -> list[Path]:
-        return sorted((self.folder / "reports" / matrix).glob("[0-9]*/trials/*.json"))
+        return sorted((self.folder / "reports" / matrix).glob("[0-9]*/trials/[!.]*"))
 
     def wait_for_trials(self, count: int, *, timeout_s: float = 120) -> None:
         """Wait until `count` trials are in the journal."""

@@ -176,7 +176,7 @@ def test_a_host_that_disappears_is_finished_by_the_next_sweep(lab: Lab, tried: H
 def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: Harness) -> None:
     name = tried.write(matrix(lab, new="each", trials=3, faults="slow"))
     first = tried.start("sweep", name, "--out", "first")
-    assert until(lambda: any(tried.folder.glob("first/*/*/trials/*.json")), seconds=120)
+    assert until(lambda: any(tried.folder.glob("first/*/*/trials/[!.]*")), seconds=120)
     second = tried.run_here("sweep", name, "--out", "second", "--trials", "1:1")
     first.communicate(timeout=60)
     assert (first.returncode, second.code) == (NOT_ALL_DECIDED, NOT_ALL_DECIDED), second.err

@@ -92,7 +92,7 @@ def left(daemon: Daemon) -> list[str]:
 
 
 def wait_for(reports: Path, count: int) -> None:
-    assert until(lambda: len(list(reports.glob("*/[0-9]*/trials/*.json"))) >= count, seconds=60)
+    assert until(lambda: len(list(reports.glob("*/[0-9]*/trials/[!.]*"))) >= count, seconds=60)
 
 
 def test_rows_are_shared_and_each_is_measured_whole_on_one_machine(pair: Lab, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.store.trial_json import trial_files
 from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, ROOT, Harness
 from tests.nightly import at_night
 from tests.players.planted import NO_LEVELS, causes, changes, planted
@@ -110,7 +111,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
     assert harness.summary()["verdict"] == "interrupted"
     measured = {json.loads(path.read_text())["started"] for path in harness.trial_files()}
     assert harness.run_here("sweep", matrix).code == 0
-    latest = (harness.folder / "reports/matrix/latest/trials").glob("*.json")
+    latest = trial_files(harness.folder / "reports/matrix/latest")
     assert measured <= {json.loads(path.read_text())["started"] for path in latest}
 
 

@@ -40,7 +40,7 @@ class Sweep:
         return swept(matrix, self.notes, environ=self.environ, meanwhile=meanwhile)
 
     def trials(self) -> int:
-        return len(list((self.folder / "reports").glob("*/[0-9]*/trials/*.json")))
+        return len(list((self.folder / "reports").glob("*/[0-9]*/trials/[!.]*")))
 
 
 @pytest.fixture

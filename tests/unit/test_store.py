@@ -39,6 +39,7 @@ from harness.model import (
     measured,
 )
 from harness.store import RunDirectory, json_files, read_trial, trial_to_json, write_atomically
+from harness.store.trial_json import trial_file
 from tests.players.plans import a_cell
 
 
@@ -284,8 +285,8 @@ def test_trials_that_began_at_the_same_moment_are_not_mistaken(tmp_path: Path) -
         first.write_trial(a_trial(cell), cell)
     known = [second.known_trials(cell, "k", asked=Trials()) for cell in cells]
     for cell, (trial,) in zip(cells, known, strict=True):
-        second.adopt(trial, cell, number=1)
-        assert read_trial(second.path / "trials" / f"{cell.id}-1.json").cell_id == cell.id
+        adopted = second.adopt(trial, cell, number=1)
+        assert second.read_back(adopted).cell_id == cell.id
 
 
 def test_a_full_disk_is_said_and_leaves_the_old_file(tmp_path: Path) -> None:
@@ -377,7 +378,7 @@ def test_a_run_that_is_removed_meanwhile_is_not_known(tmp_path: Path) -> None:
     run, cell = a_run(tmp_path), a_cell()
     run.write_trial(a_trial(cell), cell)
     gone = a_run(tmp_path)
-    (gone.path / "trials" / f"{cell.id}-1.json").symlink_to("removed")
+    trial_file(gone.path, a_trial(cell)).symlink_to("removed")
     assert len(run.known_trials(cell, "k", asked=Trials())) == 1
 
 

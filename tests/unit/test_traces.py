@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.flows.judge import judge_file
 from harness.model import Limits, Look, Trace
 from harness.model.watching import unheard
-from harness.store.trial_json import trial_to_json
+from harness.store.trial_json import SUFFIX, trial_to_json
 from tests.nightly import many
 from tests.players import build, trials
 
@@ -121,7 +121,7 @@ def stored_trial(trace: Trace | None = None) -> dict[str, object]:
 def test_a_trial_of_a_run(tmp_path):
     look = Look(step=4, values={"rss_kib": 3.0})
     trace = Trace(step=np.array([1.0, 2, 4]), columns={"rss_kib": np.array([1, np.nan, 3.5])}, looks=(look,))
-    read = read_trace(written(tmp_path, json.dumps(stored_trial(trace)), "cell-1.json"))
+    read = read_trace(written(tmp_path, json.dumps(stored_trial(trace)), f"cell-1{SUFFIX}"))
     assert read.step.tolist() == [1, 2, 4]
     assert read.columns["rss_kib"][[0, 2]].tolist() == [1, 3.5]
     assert np.isnan(read.columns["rss_kib"][1])
@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_told_with_its_line(tmp_path, text, line, what):
 )
 def test_a_trial_that_is_none_is_told_with_its_place(tmp_path, damage, what):
     content = stored_trial() | damage
-    path = written(tmp_path, json.dumps(content), "cell-1.json")
+    path = written(tmp_path, json.dumps(content), f"cell-1{SUFFIX}")
     with pytest.raises(UsageError, match=rf"^{re.escape(str(path))}:.*{re.escape(what)}"):
         read_trace(path)
 

@@ -24,6 +24,7 @@ from harness.history.database import FILE, TABLES
 from harness.history.selection import list_drifts, remember
 from harness.model import Effect, SignalVerdict, VerdictName
 from harness.report import finding_boxes
+from harness.store.trial_json import FOLDER, SUFFIX
 from tests.players import build
 from tests.players.pages import HOSTILE
 from tests.players.stored_run import write_judged
@@ -58,7 +59,7 @@ def test_a_run_that_was_killed_is_listed_as_interrupted(tmp_path: Path) -> None:
     for file in path.iterdir():
         if file.is_file() and file.name != "plan.json":
             file.unlink()
-    (path / "trials" / "app-1.0-1.json").write_text("{}")
+    (path / FOLDER / f"app-1.0-1{SUFFIX}").write_text("{}")
     handle = os.open(path, os.O_RDONLY)
     file_locks.try_lock(handle, shared=True)
     assert harness(tmp_path, "runs").stdout == "no runs\n"  # it still goes on
