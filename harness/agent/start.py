@@ -26,9 +26,9 @@ def main(root, arguments):
 
         return program_run.ProgramRun(root).run(arguments[1:])
     if arguments[:1] == ["client"]:
-        from harness_agent.serving import sender
+        from harness_agent.serving import choose_client
 
-        return sender.run(root, arguments[1:])
+        return choose_client.run(root, arguments[1:])
     if arguments:
         from harness_agent.scenario import script_run
 

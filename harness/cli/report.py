@@ -130,7 +130,7 @@ def schema(*, of: str) -> None:
 
     Exit status: 0.
     """
-    from harness.matrix import schema as matrix_schema
+    from harness.matrix.shape import schema as matrix_schema
     from harness.report.exports.summary_json import schema as summary_schema
 
     with to_stdout():

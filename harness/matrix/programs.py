@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from harness import model
 from harness.errors import did_you_mean
-from harness.matrix.problems import Context, KeyPath, listed
+from harness.matrix.context import Context, KeyPath, listed
 from harness.matrix.servers import check_server
 from harness.model import Scalar
 from harness.model.forms import shown

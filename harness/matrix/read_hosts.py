@@ -11,7 +11,7 @@ from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError, Validat
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from harness import model
-from harness.matrix.problems import Context, KeyPath
+from harness.matrix.context import Context, KeyPath
 from harness.model.forms import Given, Json, inlined, shown
 
 DEFAULT_NAME = "local"

@@ -19,7 +19,7 @@ from typing import Any
 from harness import model
 from harness.env_files import read_env_file
 from harness.errors import did_you_mean
-from harness.matrix.problems import Context, KeyPath, listed, unknown_name
+from harness.matrix.context import Context, KeyPath, listed, unknown_name
 from harness.matrix.programs import Script, among, read_script_or_program
 from harness.matrix.read_hosts import DEFAULT_NAME
 from harness.matrix.shape import MatrixFile, Varies

@@ -16,7 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
-from harness.matrix.problems import Context, KeyPath, listed, unknown_name
+from harness.matrix.context import Context, KeyPath, listed, unknown_name
 from harness.matrix.shape import Built, Installed, Listed, Locks, MatrixFile, Repository, SeriesEntry, TagRange, Varies
 from harness.model.forms import shown
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble

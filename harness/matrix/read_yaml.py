@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from harness.errors import MatrixError, nearest
-from harness.matrix.problems import Context, KeyPath
+from harness.matrix.context import Context, KeyPath
 from harness.model.forms import FloatAsWritten, IntAsWritten
 
 MOST_BYTES = 1 << 20

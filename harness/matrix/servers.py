@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from harness import model
-from harness.matrix.problems import Context, KeyPath
+from harness.matrix.context import Context, KeyPath
 from harness.model.forms import shown
 
 KEYS = ("port", "tls", "ready", "request", "requests", "client", "request_timeout")

@@ -32,7 +32,8 @@ class Abilities:
     harness can ask it about an image through Docker's API at any time. `keeps_caches`: it has `make_cache`,
     `has_cache` and `remove_cache`.
 
-    `queues`: a queue grants its machines, which have names only then, and go back to the queue when they are closed.
+    `queues`: a queue grants its machines, at the latest when `Engine.cpu` is asked: only then `facts` has their `name`.
+    They go back to the queue when the engine is closed.
     `keeps_images_there`: images stay on such a machine. `spans_machines`: a trial runs on several of them at once.
     """
 

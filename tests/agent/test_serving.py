@@ -170,7 +170,7 @@ def test_a_low_limit_of_open_files_does_not_limit_the_client(tmp_path: Path) -> 
 def test_a_client_that_may_open_no_more_files_is_never_the_version_s_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack_with(monkeypatch, tmp_path, "serving/sender.py", "_NOFILE, (most, most)", "_NOFILE, (16, 16)")
+    pack_with(monkeypatch, tmp_path, "serving/choose_client.py", "_NOFILE, (most, most)", "_NOFILE, (16, 16)")
     told = run(tmp_path / "run", concurrency=20)
     assert told.done["end"] == "infrastructure"
     assert told.done["message"] == "this client may open no more connections: Too many open files"

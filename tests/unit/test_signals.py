@@ -9,7 +9,7 @@ import pytest
 
 from harness.agent.scenario import printed
 from harness.judge.comparison.level_rules import RULES
-from harness.matrix import schema
+from harness.matrix.shape import schema
 from harness.model import GROUPS, LEVELS, LIMITED, SIGNALS, Limits, signal_of, worse_if, worse_measure
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,10 +15,11 @@ from pydantic import TypeAdapter
 
 from harness import doors
 from harness.errors import MatrixError
-from harness.matrix import check_shape, load_matrix, schema
-from harness.matrix.problems import Context
+from harness.matrix import load_matrix
+from harness.matrix.context import Context
 from harness.matrix.read_hosts import _owners
 from harness.matrix.read_series import RUNNING_PYTHON
+from harness.matrix.shape import check_shape, schema
 from harness.model import Build, EngineKind, EngineSettings, Install, Matrix, Pull, Scenario, Variant, Where, forms
 from harness.model.engines import GROUP, installed_engines, known_engines
 from harness.model.file_keys import WrittenLimits

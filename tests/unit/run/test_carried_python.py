@@ -17,7 +17,7 @@ from harness.run.trial.payload import agent_files
 LISTS = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from harness_agent.serving import sender
+from harness_agent.serving import choose_client
 from harness_agent.supervisor import job
 from harness_agent.probes import image
 import collections, ctypes, zlib
