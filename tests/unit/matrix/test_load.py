@@ -316,10 +316,14 @@ def mappings(value: Any) -> Iterator[dict[str, Any]]:
         yield from mappings(inner)
 
 
-def test_every_key_is_described_and_in_the_docs() -> None:
+def test_every_key_is_described_and_in_the_docs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of an engine that a developer has installed beside the harness are not the harness's."""
     text = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
-    keys = [(key, value) for entry in mappings(schema()) for key, value in entry["properties"].items()]
-    definitions = schema()["$defs"]
+    own = {name: kind for name, kind in known_engines().items() if kind.opener.startswith("harness.")}
+    monkeypatch.setattr("harness.model.known_engines", lambda: own)
+    told = schema.__wrapped__()
+    keys = [(key, value) for entry in mappings(told) for key, value in entry["properties"].items()]
+    definitions = told["$defs"]
     assert len(keys) > 50
     assert [key for key, _ in keys if f"`{key}`" not in text] == []
     described = (
