@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -160,14 +160,9 @@ def demo(*, folder: Path, out: Path) -> None:
 @SUMMARY
 @click.pass_context
 def try_(
-    ctx: click.Context, *, versions: tuple[str, ...], vary: tuple[str, ...], engine: str | None, gpus: str,
-    files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], caches: tuple[str, ...],
-    results: str | None, env_file: str | None, beside: tuple[str, ...], python: str | None, network: bool,
-    no_entrypoint: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool, serve: bool,
-    port: int | None, tls: bool | None, ready: str | None, get: str | None, post: str | None, body: str | None,
-    requests: str | None, client: str | None, concurrency: int | None, rate: str | None, step_time: str,
-    trials: str | None, search: SearchMode | None, until: str | None, quick: bool, time: str | None, write: Path | None,
-    fresh: bool, out: Path, as_json: bool,
+    ctx: click.Context, /, *, serve: bool, step_time: str, trials: str | None, search: SearchMode | None,
+    until: str | None, quick: bool, time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
+    **given: Any,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
 
@@ -197,23 +192,19 @@ def try_(
     from harness.flows import try_ as flow
     from harness.flows.sweep import SweepOptions
     from harness.matrix import draft
-    from harness.matrix.draft.options import served_by
+    from harness.matrix.draft.options import OF_A_SERVER, Typed, served_by
     from harness.model.forms import seconds
 
     asked = trials_of(trials)
     stop = stop_of(until, quick=quick, time=time)
     here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved
     command = ctx.meta.get("command", ())
+    served = served_by(command, serve, here, **{name: given.pop(name) for name in OF_A_SERVER})
     drafted = draft.drafted(
-        ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions, command=command, engine=engine,
-        gpus=gpus, files=files, without=without, beside=beside, python=python,
-        steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
-        step_time_s=option("--step-time", seconds, step_time), volumes=volumes, caches=caches, env_file=env_file,
-        vary=vary, results=results, trials=asked, no_entrypoint=no_entrypoint,
-        served=served_by(
-            command, serve, here, port=port, tls=tls, ready=ready, get=get, post=post, body=body, requests=requests,
-            client=client, concurrency=concurrency, rate=rate,
-        ),
+        Typed(
+            made_by=("harness", "try", *ctx.meta["typed"]), folder=here, command=command, served=served, trials=asked,
+            step_time_s=option("--step-time", seconds, step_time), **given,
+        )
     )  # fmt: skip
     search = search or ("auto" if drafted.series.is_range else "full")
     options = SweepOptions(trials=asked, search=search, stop=stop, fresh=fresh, out=out)

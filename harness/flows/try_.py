@@ -178,7 +178,7 @@ def check(draft: Draft, matrix: Path, environ: Mapping[str, str]) -> None:
                 raise MatrixError(f"only {series.images[0].version} is in this range; name a wider one")
     except MatrixError as error:
         matrix.unlink(missing_ok=True)
-        told = (": ".join(filter(None, (option_of(one.key, draft.mounts), one.text))) for one in error.errors)
+        told = (": ".join(filter(None, (option_of(one.key, draft.typed), one.text))) for one in error.errors)
         raise UsageError("\n".join(dict.fromkeys(told))) from error
     except RegistryTrouble as error:
         matrix.unlink(missing_ok=True)
@@ -257,7 +257,7 @@ def on_first_launch(draft: Draft) -> str:
     """Return what the first launch of a server does, and how long it may take."""
     sent = "the load generator runs"
     if draft.has_steps:
-        sent = f"requests are sent for at most {amounts.duration(draft.step_time_s)} (--step-time)"
+        sent = f"requests are sent for at most {amounts.duration(draft.typed.step_time_s)} (--step-time)"
     whole = amounts.duration(draft.longest_s)
     return f"first, the oldest version alone: once it is ready, {sent}; this launch ends after {whole} at the latest"
 
@@ -375,7 +375,7 @@ def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Pat
     own = min((trial.last_step for trial in trials if trial.ended_early), default=0)
     known = replace(draft, budget=own) if own >= LEAST_STEPS else draft
     if took_s := [took for trial in trials if (took := _took_s(trial)) is not None]:
-        steps_s = draft.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
+        steps_s = draft.typed.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
         timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(took_s)) / 10) * 10.0
         known = replace(known, timeout_s=timeout_s) if timeout_s < draft.longest_s else known
         launches = SETTLED_S / max(*took_s, 1.0) / (1 + len(first.plan.rows[0].cells))

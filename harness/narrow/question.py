@@ -14,6 +14,7 @@ from typing import NoReturn
 from harness.errors import InfrastructureError, UsageError
 from harness.masking import WITHHELD
 from harness.matrix.draft.job import job_of
+from harness.matrix.draft.options import Typed
 from harness.matrix.draft.series import safe
 from harness.matrix.programs import ScriptProblem, read_script
 from harness.matrix.read_series import install_of
@@ -224,7 +225,7 @@ def matrix_of_files(
 
 
 def _command(command: tuple[str, ...], where: Where) -> Scenario:
-    carried = job_of(command, folder=Path(), exit_code=True, has_image=False).carried
+    carried = job_of(Typed(folder=Path(), command=command, exit_code=True), has_image=False).carried
     name, files = safe(Path(command[0]).name), tuple(map(Path, carried))
     return Scenario(name=name, where=where, command=command, limits=Limits(exit_only=True), files=files)
 

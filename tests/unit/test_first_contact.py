@@ -29,7 +29,7 @@ from harness.judge.trace.counts import judge_counts
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import copied
 from harness.matrix.draft.job import near_command, steps_of
-from harness.matrix.draft.options import OPTIONS, option_of
+from harness.matrix.draft.options import OPTIONS, Typed, option_of
 from harness.matrix.draft.series import safe
 from harness.matrix.programs import read_script
 from harness.model import CellRun, End, Install, Limits, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
@@ -44,6 +44,7 @@ from tests.players import build
 from tests.players.trials import changed
 from tests.unit.matrix.conftest import FakeIndex
 
+NOTHING = Typed(folder=Path())
 PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
 
 
@@ -61,16 +62,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def job(folder: Path, *words: str, **more: Any) -> draft.DraftJob:
-    return draft.job_of(words, folder=folder, **more)
+def job(
+    folder: Path, *words: str, has_image: bool = True, installed: frozenset[str] = frozenset(), **more: Any
+) -> draft.DraftJob:
+    return draft.job_of(Typed(folder=folder, command=words, **more), has_image=has_image, installed=installed)
 
 
 def series(*words: str, folder: Path = Path("/nowhere"), **more: Any) -> draft.DraftSeries:
-    return draft.series_of(words, folder=folder, **more)
+    return draft.series_of(Typed(folder=folder, versions=words, **more))
 
 
 def draft_of(folder: Path, *words: str, of: tuple[str, ...] = ("a:1", "a:2"), **more: Any) -> draft.Draft:
-    return draft.Draft(made_by=("x",), series=series(*of), job=job(folder, *words, **more))
+    return draft.Draft(typed=NOTHING, series=series(*of), job=job(folder, *words, **more))
 
 
 def read(matrix: Path) -> Matrix:
@@ -78,8 +81,8 @@ def read(matrix: Path) -> Matrix:
 
 
 def drafted(folder: Path, versions: tuple[str, ...], *words: str, files: tuple[str, ...] = ()) -> Matrix:
-    made_by = ("harness", "try", *versions, "--", *words)
-    made = draft.Draft(made_by=made_by, series=series(*versions, folder=folder), job=job(folder, *words, files=files))
+    typed = Typed(folder=folder, made_by=("harness", "try", *versions, "--", *words))
+    made = draft.Draft(typed=typed, series=series(*versions, folder=folder), job=job(folder, *words, files=files))
     return read(flow.write(made, out=folder / "reports"))
 
 
@@ -111,7 +114,7 @@ def test_other_images_keep_their_whole_names(words: tuple[str, ...], folder: Pat
 
 def test_packages_need_no_engine(folder: Path) -> None:
     made = series("torch[opt]==2.5.1", "torch[opt]==2.10.0", beside=["numpy<2"])
-    whole = draft.Draft(made_by=("harness", "try"), series=made, job=job(folder, "python", "train.py"))
+    whole = draft.Draft(typed=NOTHING, series=made, job=job(folder, "python", "train.py"))
     matrix = read(flow.write(whole, out=folder))
     sources = [image.source for image in matrix.series[0].images]
     assert [source.packages for source in sources if isinstance(source, Install)] == [
@@ -157,7 +160,7 @@ def test_a_range_with_one_version_makes_no_history(folder: Path, monkeypatch: py
     load, index = load_matrix, FakeIndex({"six": ["1.15.0", "1.16.0", "1.17.0"]})
     monkeypatch.setattr(flow, "load_matrix", lambda path, environ: load(path, environ=environ, index=index))
     for words, told in (("six==1.17..2", "only 1.17.0 is in this range"), ("six==2..3", "no release of six for")):
-        whole = draft.Draft(made_by=("x",), series=series(words), job=job(folder, "python", "train.py"))
+        whole = draft.Draft(typed=NOTHING, series=series(words), job=job(folder, "python", "train.py"))
         with pytest.raises(UsageError, match=told):
             flow.check(whole, flow.write(whole, out=folder), {})
         assert not list(folder.glob("*.yaml"))
@@ -168,7 +171,7 @@ def test_a_range_of_tags_that_no_registry_has_names_the_remedy(folder: Path, mon
     silent = RegistrySilent("registry.local: cannot be reached")
     silent.place = "try-train.yaml:8"
     monkeypatch.setattr(flow, "load_matrix", Mock(side_effect=silent))
-    whole = draft.Draft(made_by=("x",), series=series("app:1..3"), job=job(folder, "python", "train.py"))
+    whole = draft.Draft(typed=NOTHING, series=series("app:1..3"), job=job(folder, "python", "train.py"))
     with pytest.raises(InfrastructureError, match=r"^registry.local: cannot be reached; or list the tags, of images"):
         flow.check(whole, flow.write(whole, out=folder), {})
     assert not list(folder.glob("*.yaml"))
@@ -255,10 +258,10 @@ def test_a_package_that_is_not_in_the_index_blames_no_option(folder: Path) -> No
     """`--with: the package index has no package 'nunpy'` blamed an option that was not given."""
     for versions, beside, option in (("nunpy", (), ""), ("numpy", ("nunpy=={version}",), "--with")):
         typed = (f"{versions}==2.0.0", f"{versions}==2.0.1")
-        made = draft.Draft(made_by=("x",), series=series(*typed, beside=beside), job=job(folder, "python", "train.py"))
+        made = draft.Draft(typed=NOTHING, series=series(*typed, beside=beside), job=job(folder, "python", "train.py"))
         with pytest.raises(MatrixError, match="has no package 'nunpy'") as raised:
             load_matrix(flow.write(made, out=folder / "reports"), environ={}, index=FakeIndex())
-        assert [option_of(error.key, ()) for error in raised.value.errors] == [option]
+        assert [option_of(error.key, NOTHING) for error in raised.value.errors] == [option]
 
 
 def test_the_first_launch_of_a_server_says_how_long_it_takes(folder: Path) -> None:
@@ -275,9 +278,9 @@ def test_the_first_launch_of_a_server_says_how_long_it_takes(folder: Path) -> No
 def test_an_image_whose_entrypoint_is_the_server_can_be_tried(folder: Path) -> None:
     """Only a matrix file could leave the entrypoint out, without which no image of vLLM can be compared."""
     for words in (("app:1", "app:2"), ("a:1", "b:1")):
-        assert draft.series_of(words, folder=folder, no_entrypoint=True).entry["entrypoint"] is False
+        assert series(*words, folder=folder, no_entrypoint=True).entry["entrypoint"] is False
     with pytest.raises(UsageError, match="--no-entrypoint: is for images; a==1 has no entrypoint"):
-        draft.series_of(("a==1", "a==2"), folder=folder, no_entrypoint=True)
+        series("a==1", "a==2", folder=folder, no_entrypoint=True)
 
 
 def test_a_requirement_beside_images_is_an_error() -> None:
@@ -417,22 +420,22 @@ def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
     ],
 )
 def test_volumes_are_written_as_for_docker(folder: Path, volume: str, source: str, at: str) -> None:
-    (mount,) = draft.mounts_of([volume], [], folder)["mounts"]
+    (mount,) = draft.mounts_of(Typed(folder=folder, volumes=[volume]))["mounts"]
     assert mount == {"from": source.replace("HERE", str(folder)), "at": at}
 
 
 def test_a_cache_is_written_as_a_volume_with_a_name(folder: Path) -> None:
-    (mount,) = draft.mounts_of([], ["hub:~/.cache/hub"], folder)["mounts"]
+    (mount,) = draft.mounts_of(Typed(folder=folder, caches=["hub:~/.cache/hub"]))["mounts"]
     assert mount == {"cache": "hub", "at": "~/.cache/hub"}
     for cache in ("hub", "hub:", ":/hub"):
         with pytest.raises(UsageError, match=rf"^--cache {cache}: is not NAME:AT; write "):
-            draft.mounts_of([], [cache], folder)
+            draft.mounts_of(Typed(folder=folder, caches=[cache]))
 
 
 @pytest.mark.parametrize("volume", ["data", "/data:", ":/data", "/data:/data:rw", "/data:/data:z"])
 def test_a_volume_that_cannot_be_mounted_is_an_error(folder: Path, volume: str) -> None:
     with pytest.raises(UsageError, match=rf"^-v {re.escape(volume)}: "):
-        draft.mounts_of([volume], [], folder)
+        draft.mounts_of(Typed(folder=folder, volumes=[volume]))
 
 
 def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
@@ -491,7 +494,8 @@ def test_what_each_launch_uses_is_one_line(
     if there:
         (folder / there).touch()
     given = {"of": ("a:1", "a:2"), **asked}
-    made = replace(draft_of(folder, "python", "train.py", of=given.pop("of")), **given)
+    made = draft_of(folder, "python", "train.py", of=given.pop("of"))
+    made = replace(made, typed=replace(NOTHING, **given))
     assert draft.uses(made, {}).startswith(told.replace("DEV", str(folder)).replace("CPU", platform.machine()))
     assert "(" not in draft.uses(made, {"DOCKER_HOST": "ssh://lab"})
     (host,) = read(flow.write(made, out=folder)).hosts
@@ -902,10 +906,10 @@ def test_each_option_of_a_server_is_named_and_no_name_of_the_file_is_taken_for_o
     words = {flag for one in try_.params for flag in one.opts}
     asked = {f"--{name}" for name in ("port", "tls", "ready", "get", "post", "body", "requests", "client", *LOAD)}
     assert asked <= set(OPTIONS.values()) <= words
-    assert option_of(("scenarios", "results"), ()) == option_of(("scenarios", "mounts", "program"), ()) == ""
-    assert option_of(("scenarios", "port", "request", "json"), ()) == "--body"
-    assert [option_of(("series", "a", "install", place), ()) for place in (0, 1)] == ["", "--with"]
-    assert option_of(("scenarios", "a", "params", "rate", 0), ()) == "--rate"
+    assert option_of(("scenarios", "results"), NOTHING) == option_of(("scenarios", "mounts", "program"), NOTHING) == ""
+    assert option_of(("scenarios", "port", "request", "json"), NOTHING) == "--body"
+    assert [option_of(("series", "a", "install", place), NOTHING) for place in (0, 1)] == ["", "--with"]
+    assert option_of(("scenarios", "a", "params", "rate", 0), NOTHING) == "--rate"
 
 
 def test_try_has_the_options_that_the_first_launch_names() -> None:
@@ -1024,11 +1028,7 @@ def test_a_known_launcher_leaves_the_program_to_be_measured_from_inside(
 
 
 def varied(folder: Path, *vary: str, command: tuple[str, ...] = ("true",), **more: Any) -> draft.Draft:
-    given: dict[str, Any] = {
-        "versions": (), "engine": None, "gpus": "none", "files": (), "without": (), "beside": (), "python": None,
-        "steps_are": None, "step_pattern": None, "exit_code": False, "network": False, "step_time_s": 60.0,
-    }  # fmt: skip
-    return draft.drafted(("harness", "try"), folder=folder, command=command, vary=vary, **{**given, **more})
+    return draft.drafted(Typed(folder=folder, command=command, vary=vary, gpus="none", **more))
 
 
 def test_a_variable_of_any_command_is_a_series_and_a_second_one_is_a_param(folder: Path) -> None:

@@ -10,14 +10,14 @@ import json
 import platform
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
 from harness.matrix.draft.job import DraftJob, job_in_place, job_of, steps_of
-from harness.matrix.draft.options import mounts_of, typed_path
+from harness.matrix.draft.options import Typed, mounts_of, typed_path
 from harness.matrix.draft.series import DraftSeries, series_of, varied
 from harness.matrix.programs import PYTHON
 from harness.model import Scenario, Trials, engine_kind
@@ -40,22 +40,16 @@ OTHER_GPU_FILES = tuple(map(Path, ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """The content of a matrix file to be written. `made_by`: the command line that asked for it; `more`: further keys
-    of its scenario; `mounts`: the options of its mounts, as typed. A launch of a program makes at most `budget` steps,
-    in at most `step_time_s`. `trials`: the launches of a version that were asked for; None: at most `most`.
-    `timeout_s`: most seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`."""
+    """The content of a matrix file to be written. `more`: further keys of its scenario. A launch of a program makes at
+    most `budget` steps. `most`: the most launches of a version, if the user asked for no number. `timeout_s`: most
+    seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`."""
 
-    made_by: Sequence[str]
+    typed: Typed
     series: DraftSeries
     job: DraftJob
-    engine: str | None = None
-    gpus: str = "auto"
-    step_time_s: float = 60.0
     budget: int = BUDGET
     more: Mapping[str, Any] = field(default_factory=dict)
-    mounts: Sequence[str] = ()
     timeout_s: float | None = None
-    trials: Trials | None = None
     most: int = MOST_TRIALS
 
     @property
@@ -66,104 +60,76 @@ class Draft:
     @property
     def longest_s(self) -> float:
         """Return the most seconds that a launch may take as long as nothing is known about it."""
-        return self.step_time_s + SETUP_S if self.has_steps else Scenario.timeout_s
+        return self.typed.step_time_s + SETUP_S if self.has_steps else Scenario.timeout_s
 
 
-def drafted(
-    made_by: Sequence[str],
-    *,
-    folder: Path,
-    versions: Sequence[str],
-    command: Sequence[str],
-    engine: str | None,
-    gpus: str,
-    files: Sequence[str],
-    without: Sequence[str],
-    beside: Sequence[str],
-    python: str | None,
-    steps_are: str | None,
-    step_pattern: str | None,
-    exit_code: bool,
-    network: bool,
-    step_time_s: float,
-    no_entrypoint: bool = False,
-    volumes: Sequence[str] = (),
-    caches: Sequence[str] = (),
-    env_file: str | None = None,
-    vary: Sequence[str] = (),
-    results: str | None = None,
-    served: Mapping[str, Any] | None = None,
-    trials: Trials | None = None,
-) -> Draft:
+def drafted(typed: Typed) -> Draft:
     """Return the draft of what was typed, as `series_of`, `job_of`, `steps_of` and `varied` say. Raises UsageError."""
-    if not command:
-        for at, word in enumerate(versions):
-            if (at or vary) and (PYTHON.fullmatch(word) or shutil.which(word)):
-                raise UsageError(f"no command: put -- before the command: … -- {shlex.join(versions[at:])}")
-        example = "harness try team/app:41 team/app:42 -- python train.py"
-        raise UsageError(f"no command: give it after --, such as: {example}")
-    if vary:
-        others = (
-            ("--serve", served),
-            ("--with", beside),
-            ("--without", without),
-            ("--python", python),
-            ("--network", network),
-            ("--no-entrypoint", no_entrypoint),
-        )
-        for option, given in (*others, ("-v", volumes), ("--cache", caches), ("versions", versions)):
-            if given:
-                raise UsageError(f"{option}: is not for --vary, which runs the command on this machine as it is")
-        if engine and not engine_kind(engine).can.makes_environments:
-            raise UsageError(
-                f"--engine {engine}: a varied command runs on this machine as it is; use process, or slurm"
-            )
-        series, more = varied(vary)
-        job = job_in_place(command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code)
+    _check_command(typed)
+    if typed.vary:
+        _check_in_place(typed)
+        (series, more), job = varied(typed.vary), job_in_place(typed)
     else:
-        series, more = (
-            series_of(versions, folder=folder, beside=beside, python=python, no_entrypoint=no_entrypoint),
-            mounts_of(volumes, caches, folder),
-        )
-        has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
-        job = job_of(
-            command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image,
-            without=without, installed=series.installs, served=served,
-        )  # fmt: skip
-    more |= {**({"network": True} if network else {}), **steps_of(steps_are, job)}
-    if results is not None:
+        series, more = series_of(typed), mounts_of(typed)
+        has_image = not engine_kind(engine_of(typed, series)).can.shares_programs
+        job = job_of(typed, has_image=has_image, installed=series.installs)
+    more |= {**({"network": True} if typed.network else {}), **steps_of(typed.steps_are, job)}
+    if typed.results is not None:
         if not job.is_command:
             raise UsageError(
                 "--results: is for a command or a load generator; a program prints or logs its numbers; "
-                f"to measure this one as a command, write: -- sh -c {shlex.quote(shlex.join(command))}"
+                f"to measure this one as a command, write: -- sh -c {shlex.quote(shlex.join(typed.command))}"
             )
-        more["results"] = results
-    if env_file is not None:
-        more["env_file"] = typed_path(folder, env_file)
-    return Draft(
-        made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more,
-        trials=trials, mounts=[f"-v {volume}" for volume in volumes] + [f"--cache {cache}" for cache in caches],
-    )  # fmt: skip
+        more["results"] = typed.results
+    if typed.env_file is not None:
+        more["env_file"] = typed_path(typed.folder, typed.env_file)
+    return Draft(typed=typed, series=series, job=job, more=more)
 
 
-def engine_of(asked: str | None, series: DraftSeries) -> str:
+def _check_command(typed: Typed) -> None:
+    """Raise UsageError if no command was typed, or none after `--`."""
+    if typed.command:
+        return
+    for at, word in enumerate(typed.versions):
+        if (at or typed.vary) and (PYTHON.fullmatch(word) or shutil.which(word)):
+            raise UsageError(f"no command: put -- before the command: … -- {shlex.join(typed.versions[at:])}")
+    example = "harness try team/app:41 team/app:42 -- python train.py"
+    raise UsageError(f"no command: give it after --, such as: {example}")
+
+
+def _check_in_place(typed: Typed) -> None:
+    """Raise UsageError for what is not for a command that runs on this machine as it is."""
+    others = {
+        "--serve": typed.served, "--with": typed.beside, "--without": typed.without, "--python": typed.python,
+        "--network": typed.network, "--no-entrypoint": typed.no_entrypoint, "-v": typed.volumes,
+        "--cache": typed.caches, "versions": typed.versions,
+    }  # fmt: skip
+    for option, given in others.items():
+        if given:
+            raise UsageError(f"{option}: is not for --vary, which runs the command on this machine as it is")
+    if typed.engine and not engine_kind(typed.engine).can.makes_environments:
+        what = "a varied command runs on this machine as it is; use process, or slurm"
+        raise UsageError(f"--engine {typed.engine}: {what}")
+
+
+def engine_of(typed: Typed, series: DraftSeries) -> str:
     """Return the engine that was asked for, else the one that the versions need."""
-    return asked or ("docker" if series.needs_containers else "process")
+    return typed.engine or ("docker" if series.needs_containers else "process")
 
 
 def text(draft: Draft, *, name: str) -> str:
     """Return the text of the matrix file."""
-    engine, gpus = engine_of(draft.engine, draft.series), _gpus_of(draft)
+    engine, gpus = engine_of(draft.typed, draft.series), _gpus_of(draft)
     host = {"engine": engine, "gpus": gpus if gpus in ("none", "all", "each") else gpus.split(",")}
     scenario = {**draft.job.entry, **draft.more}
     if draft.has_steps:
         shares = (-(-draft.budget // number) for number in FIRST_LOOKS)
         first = next((steps for steps in shares if steps >= LEAST_STEPS), LEAST_STEPS)
-        scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
+        scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.typed.step_time_s:g}s"}
     if draft.has_steps or draft.timeout_s is not None:
         scenario["timeout"] = f"{draft.timeout_s or draft.longest_s:g}s"
-    trials = draft.trials or Trials(least=LEAST_TRIALS, most=draft.most)
-    typed = " ".join(shlex.join(draft.made_by).split())
+    trials = draft.typed.trials or Trials(least=LEAST_TRIALS, most=draft.most)
+    typed = " ".join(shlex.join(draft.typed.made_by).split())
     lines = [
         f"# Written by: {''.join(letter if letter.isprintable() else '?' for letter in typed)[:500]}",
         "# All keys: docs/matrix.md. Edit this file, and run it with harness sweep.",
@@ -184,15 +150,15 @@ def text(draft: Draft, *, name: str) -> str:
 
 def _gpus_of(draft: Draft) -> str:
     """Return the host's GPUs as typed, or what `auto` means."""
-    if draft.gpus != "auto":
-        return draft.gpus
-    is_here = engine_kind(engine_of(draft.engine, draft.series)).can.on_this_machine
+    if draft.typed.gpus != "auto":
+        return draft.typed.gpus
+    is_here = engine_kind(engine_of(draft.typed, draft.series)).can.on_this_machine
     return "all" if is_here and GPU_FILE.exists() else "none"
 
 
 def uses(draft: Draft, environ: Mapping[str, str]) -> str:
     """Return what each launch uses, in one line: its engine, processor, GPUs, network, files and mounts."""
-    engine, gpus = engine_of(draft.engine, draft.series), _gpus_of(draft)
+    engine, gpus = engine_of(draft.typed, draft.series), _gpus_of(draft)
     kind = engine_kind(engine).can
     where = f"a container of {engine} from each image" if not kind.makes_environments else "a process of this machine"
     if kind.makes_environments and not kind.on_this_machine:

@@ -24,6 +24,7 @@ from harness.matrix.draft.copied import (
     named_in,
     without_these,
 )
+from harness.matrix.draft.options import Typed
 from harness.matrix.draft.series import safe
 from harness.matrix.programs import FLAGS, PYTHON, ScriptProblem, parse_python, started_files, undefined_function
 from harness.model import LAUNCHER_MODULES, LAUNCHERS, installed_hooks, starts_python, words_for_steps
@@ -50,33 +51,20 @@ class DraftJob:
         return "command" in self.entry or isinstance(self.entry.get("client"), list)
 
 
-def job_of(
-    words: Sequence[str],
-    *,
-    folder: Path,
-    files: Sequence[str] = (),
-    step_pattern: str | None = None,
-    exit_code: bool = False,
-    has_image: bool = True,
-    without: Sequence[str] = (),
-    installed: Collection[str] = (),
-    served: Mapping[str, Any] | None = None,
-) -> DraftJob:
-    """Return the scenario of a command line: a program that is measured from inside, if Python runs a file or module of
-    `folder`, else a command. `folder` is written as the matrix file names it. `files`: further files to copy in.
-    `step_pattern`: measure a command, whose matching lines of output are steps. `exit_code`: measure a command, of
-    which only the exit code counts. `has_image`: an image may contain a program that `folder` lacks. `without`: names
-    that are not copied in. `installed`: packages that each version has. `served`: the keys of a server, if
-    the command starts one. Raises UsageError.
+def job_of(typed: Typed, *, has_image: bool = True, installed: Collection[str] = ()) -> DraftJob:
+    """Return the scenario of the command: a program that is measured from inside, if Python runs a file or module of
+    the folder, else a command. `has_image`: an image may contain a program that the folder lacks. `installed`:
+    packages that each version has. Raises UsageError.
     """
-    checked_pattern(step_pattern or "")
-    launcher, words = parted_launcher(words)
+    folder, served = typed.folder, typed.served
+    checked_pattern(typed.step_pattern or "")
+    launcher, words = parted_launcher(typed.command)
     rest = list(dropwhile(FLAGS.__contains__, words[1:])) if PYTHON.fullmatch(words[0]) else []
     script = rest[0] if rest and rest[0].endswith(".py") else ""
     _check_started(words, folder, has_image=has_image)
     module = rest[1] if len(rest) > 1 and rest[0] == "-m" else ""
     top = module_in(module, folder) if module else None
-    from_inside = not step_pattern and not exit_code and served is None
+    from_inside = not typed.step_pattern and not typed.exit_code and served is None
     entry: dict[str, Any] = {"command": [*launcher, *(words[1:] if launcher and starts_python(launcher) else words)]}
     args, home, source = list(words), Path(), None
     if from_inside and top:
@@ -108,12 +96,12 @@ def job_of(
         code += [top, *imported_by(folder / top, folder, installed)]
     if launcher and "command" not in entry:
         entry["launcher"] = shlex.join(launcher)
-    found = dict.fromkeys([*named_in(pieces, folder), *files, *code])
-    carried = without_these(found, without, needed=script or top or "")
+    found = dict.fromkeys([*named_in(pieces, folder), *typed.files, *code])
+    carried = without_these(found, typed.without, needed=script or top or "")
     check_size(carried, folder)
-    if step_pattern:
-        entry["step_pattern"] = step_pattern
-    if exit_code:
+    if typed.step_pattern:
+        entry["step_pattern"] = typed.step_pattern
+    if typed.exit_code:
         entry["judge"] = "exit"
     if beside := [str(folder / name) for name in carried if "program" not in entry or name != script]:
         entry["files"] = beside
@@ -153,11 +141,10 @@ def parted_launcher(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str
     return (), words
 
 
-def job_in_place(
-    words: Sequence[str], *, folder: Path, files: Sequence[str], step_pattern: str | None, exit_code: bool
-) -> DraftJob:
-    """Return the scenario of a command that runs in `folder` itself. The files that it names are not copied, but if one
-    changes, it is measured again. Raises UsageError."""
+def job_in_place(typed: Typed) -> DraftJob:
+    """Return the scenario of a command that runs in the folder itself. The files that it names are not copied, but if
+    one changes, it is measured again. Raises UsageError."""
+    words, folder = typed.command, typed.folder
     path = folder / words[0]
     if "/" in words[0] and not path.is_file():
         raise UsageError(f"{words[0]}: no such file; name a program that exists")
@@ -171,14 +158,14 @@ def job_in_place(
     named = (piece.split("=", 1)[-1] if piece.startswith("-") else piece for piece in pieces)
     paths = {name: folder / name for name in named if name and not Path(name).is_absolute() and ".." not in name}
     own = [name for name, path in paths.items() if path.is_file() and path.stat().st_size <= MOST_SOURCE_BYTES]
-    carried = tuple(dict.fromkeys([*own, *files]))
+    carried = tuple(dict.fromkeys([*own, *typed.files]))
     check_size(carried, folder)
     entry: dict[str, Any] = {
         "command": list(words),
         "folder": str(folder),
         **({"files": [str(folder / name) for name in carried]} if carried else {}),
-        **({"step_pattern": checked_pattern(step_pattern)} if step_pattern else {}),
-        **({"judge": "exit"} if exit_code else {}),
+        **({"step_pattern": checked_pattern(typed.step_pattern)} if typed.step_pattern else {}),
+        **({"judge": "exit"} if typed.exit_code else {}),
     }
     return DraftJob(name=name_of(words), entry=entry, carried=carried)
 

@@ -1,4 +1,4 @@
-"""Makes the keys of a scenario from options that a user typed: those of its mounts, and those of a server."""
+"""Defines the options that a user typed, and makes keys of a scenario from them: its mounts, and those of a server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.model import Trials
 from harness.model.servers import LOAD, rate_of
 
 OPTIONS = {
@@ -23,12 +25,50 @@ OPTIONS = {
 """The option of `harness try` from which each of these keys of a host, a series or a scenario is made."""
 
 
-def option_of(key: Sequence[str | int], mounts: Sequence[str]) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Typed:
+    """What a user typed to have a matrix file made: the options of `harness try` by their names, and `command`, the
+    words after `--`.
+
+    `made_by`: the whole command line; `folder`: where the files are, as the matrix file names it. `vary` has no
+    `versions`. `files` are copied in beside those that the command names, those in `without` are not. `beside`:
+    requirements to install with each version of a package; `python`: the version of the interpreter for packages and
+    requirement files. A launch makes steps for at most `step_time_s`. With `step_pattern`, whose matching lines are
+    steps, or `exit_code`, a program is measured as a command. `served`: the keys of a server, if the command starts
+    one. `trials`: the launches of a version.
+    """
+
+    folder: Path
+    command: Sequence[str] = ()
+    made_by: Sequence[str] = ("harness", "try")
+    versions: Sequence[str] = ()
+    vary: Sequence[str] = ()
+    engine: str | None = None
+    gpus: str = "auto"
+    files: Sequence[str] = ()
+    without: Sequence[str] = ()
+    volumes: Sequence[str] = ()
+    caches: Sequence[str] = ()
+    results: str | None = None
+    env_file: str | None = None
+    beside: Sequence[str] = ()
+    python: str | None = None
+    network: bool = False
+    no_entrypoint: bool = False
+    steps_are: str | None = None
+    step_pattern: str | None = None
+    exit_code: bool = False
+    served: Mapping[str, Any] | None = None
+    step_time_s: float = 60.0
+    trials: Trials | None = None
+
+
+def option_of(key: Sequence[str | int], typed: Typed) -> str:
     """Return the option from which a key of a drafted matrix file was made, as it was typed if it is one of several; ""
-    if there is none. `mounts`: the options of the scenario's mounts, as typed."""
+    if there is none."""
     inner = key[2:]  # the user never saw the names of the file's host, series and scenario, which may be any word
     if inner[:1] == ("mounts",) and len(inner) > 1:
-        return mounts[int(inner[1])]
+        return [*(f"-v {each}" for each in typed.volumes), *(f"--cache {each}" for each in typed.caches)][int(inner[1])]
     if inner[:2] == ("install", 0):  # the versions themselves
         return ""
     return next((OPTIONS[step] for step in reversed(inner) if isinstance(step, str) and step in OPTIONS), "")
@@ -39,18 +79,18 @@ def typed_path(folder: Path, text: str) -> str:
     return str(folder / os.path.expanduser(text))  # noqa: PTH111 (Path.expanduser raises an error then)
 
 
-def mounts_of(volumes: Sequence[str], caches: Sequence[str], folder: Path) -> dict[str, Any]:
+def mounts_of(typed: Typed) -> dict[str, Any]:
     """Return the scenario's key for volumes that are written HOST:AT, as for `docker run -v`, and warm caches, written
-    NAME:AT. A host's path may have colons, and is relative to `folder`. Raises UsageError."""
+    NAME:AT. A host's path may have colons. Raises UsageError."""
     mounts = []
-    for volume in volumes:
+    for volume in typed.volumes:
         source, colon, at = volume.removesuffix(":ro").rpartition(":")
         if volume.endswith((":rw", ":z", ":Z")):
             raise UsageError(f"-v {volume}: data are mounted read-only, and never relabelled; write HOST:AT")
         if not colon or not source or not at:
             raise UsageError(f"-v {volume}: is not HOST:AT; write a path of the host and its path in the launch")
-        mounts.append({"from": typed_path(folder, source), "at": at})
-    for text in caches:
+        mounts.append({"from": typed_path(typed.folder, source), "at": at})
+    for text in typed.caches:
         name, colon, at = text.partition(":")
         if not colon or not name or not at:
             raise UsageError(f"--cache {text}: is not NAME:AT; write a name and its path in the launch")
@@ -95,6 +135,8 @@ def served_by(command: Sequence[str], serve: bool, folder: Path, **typed: Any) -
     return {**given, **({"request": sent} if sent else {}), **({"params": load} if load else {})}
 
 
+OF_A_SERVER = ("port", "tls", "ready", "get", "post", "body", "requests", "client", *LOAD)
+"""The options, by their names, that only a server has."""
 SENDER_OPTIONS = ("get", "post", "requests", "client")
 """The options of what sends requests, of which a server has one."""
 

@@ -16,6 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from harness.errors import UsageError, did_you_mean, nearest
+from harness.matrix.draft.options import Typed
 from harness.model.forms import LETTERS
 from harness.registry.image_references import VERSION
 
@@ -52,17 +53,9 @@ class DraftSeries:
         return isinstance(self.entry.get("versions"), str) or isinstance(self.entry.get("tags"), Mapping)
 
 
-def series_of(
-    words: Sequence[str],
-    *,
-    folder: Path,
-    beside: Sequence[str] = (),
-    python: str | None = None,
-    no_entrypoint: bool = False,
-) -> DraftSeries:
-    """Return the series of these versions, oldest first. `folder`: where the files are, as the matrix file names it;
-    `beside`: requirements to install with each version of a package; `python`: the version of the interpreter for
-    packages and requirement files; `no_entrypoint`: containers start without that of their image. Raises UsageError."""
+def series_of(typed: Typed) -> DraftSeries:
+    """Return the series of the versions, oldest first. Raises UsageError."""
+    words, folder, beside, python = typed.versions, typed.folder, typed.beside, typed.python
     _check_words(words)
     kinds = [_kind(word, folder) for word in words]
     if len(set(kinds)) > 1:
@@ -71,10 +64,10 @@ def series_of(
             raise UsageError(f"{bare[0]}: has no version; write {bare[0]}==X, where X is one of its versions")
         other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
         raise UsageError(f"{other}: is not of the same kind as {words[0]}; give versions of one kind, {EXAMPLES}")
-    if no_entrypoint and kinds[0] != "image":
+    if typed.no_entrypoint and kinds[0] != "image":
         raise UsageError(f"--no-entrypoint: is for images; {words[0]} has no entrypoint")
     interpreter = {} if python is None else {"python": python}
-    start = {"entrypoint": False} if no_entrypoint else {}
+    start = {"entrypoint": False} if typed.no_entrypoint else {}
     if kinds[0] == "package":
         return _packages(words, beside, interpreter)
     if beside:

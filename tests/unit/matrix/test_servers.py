@@ -13,7 +13,7 @@ import pytest
 from harness.errors import MatrixError, UsageError
 from harness.matrix import load_matrix
 from harness.matrix.draft.job import job_of
-from harness.matrix.draft.options import served_by
+from harness.matrix.draft.options import Typed, served_by
 from harness.model import Variant
 from harness.run.trial.payload import pack
 from tests.unit.matrix.conftest import FakeIndex
@@ -214,9 +214,8 @@ def test_what_try_is_told_of_the_client_reaches_the_launch_with_its_files(
     (tmp_path / "own" / "client.py").write_text("import helper\ndef setup(url): pass\n")
     for name, text in {"own/helper.py": "", "lines.jsonl": '{"get": "/x"}\n', "load.lua": ""}.items():
         (tmp_path / name).write_text(text)
-    job = job_of(
-        ["server", "{port}"], folder=tmp_path, served=served_by(["server", "{port}"], True, tmp_path, **options)
-    )
+    command = ["server", "{port}"]
+    job = job_of(Typed(folder=tmp_path, command=command, served=served_by(command, True, tmp_path, **options)))
     path = tmp_path / "m.yaml"
     path.write_text(HEAD + "".join(f"    {name}: {json.dumps(value)}\n" for name, value in job.entry.items()))
     (scenario,) = load_matrix(path, environ={}, index=FakeIndex(silent=True)).scenarios
