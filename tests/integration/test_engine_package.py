@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import subprocess
 import textwrap
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import uv
 
+from harness.store.trial_json import read_trial
 from tests.integration.conftest import ROOT, Harness
 from tests.players import local_engine
 
@@ -63,7 +63,7 @@ def test_a_sweep_runs_on_the_engine_of_an_installed_package(installed: Harness) 
     (cell,) = installed.summary()["cells"]
     assert (cell["verdict"], cell["trials"]) == ("flat", 1)
     (trial,) = installed.trial_files()
-    assert json.loads(trial.read_text())["fingerprint"]["engine"] == "local"
+    assert read_trial(trial).fingerprint["engine"] == "local"
 
 
 def test_without_the_package_its_engine_is_unknown(harness: Harness) -> None:

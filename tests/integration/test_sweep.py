@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.store.trial_json import trial_files
+from harness.store.trial_json import read_trial, trial_files
 from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, ROOT, Harness
 from tests.nightly import at_night
 from tests.players.planted import NO_LEVELS, causes, changes, planted
@@ -56,7 +56,7 @@ OTHER_PAIRS = at_night("by day each signal ends a sweep on one engine, and each 
 
 def launches(harness: Harness) -> set[str]:
     """Return the time at which each trial of the journal started."""
-    return {json.loads(path.read_text())["started"] for path in harness.trial_files()}
+    return {read_trial(path).started for path in harness.trial_files()}
 
 
 @pytest.mark.parametrize("engine", DOCKER_AT_NIGHT)
@@ -109,10 +109,10 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
         names: Callable[[], list[str]] = request.getfixturevalue("our_containers")
         assert names() == []
     assert harness.summary()["verdict"] == "interrupted"
-    measured = {json.loads(path.read_text())["started"] for path in harness.trial_files()}
+    measured = {read_trial(path).started for path in harness.trial_files()}
     assert harness.run_here("sweep", matrix).code == 0
     latest = trial_files(harness.folder / "reports/matrix/latest")
-    assert measured <= {json.loads(path.read_text())["started"] for path in latest}
+    assert measured <= {read_trial(path).started for path in latest}
 
 
 def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -> None:

@@ -45,6 +45,7 @@ from harness.model import (
     WhenReady,
 )
 from harness.model.answers import Container, EnvironmentDifference, InPlace, Machine, Section
+from harness.model.measured import Facts
 from harness.report.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
 from harness.report.issue.reproduction import for_strangers, python_file, shell
@@ -53,6 +54,7 @@ from harness.store import lookup
 from harness.store.inputs import script_text
 from harness.store.lookup import find_cell, find_run, open_run
 from harness.store.saved_run import StoredRun, read_result, read_run
+from harness.store.trial_json import read_trial, trial_files, write_trial
 from tests.players import build, stored_run
 from tests.players.stored_run import opened, read_again, recipe_of
 from tests.players.trials import facts_of
@@ -833,12 +835,14 @@ def test_a_damaged_or_edited_directory_is_a_message_or_told_without(
 ) -> None:
     path = stored_run.write(tmp_path, lane=PROCESS)
     target = next((path / "trials").iterdir()) if name == "trials" else path / name
-    text = target.read_text()
-    assert old is None or old in text
     if new is None:
         target.unlink()
+    elif old is None:
+        target.write_text(new, errors="surrogateescape")
     else:
-        target.write_text(new if old is None else text.replace(old, new), errors="surrogateescape")
+        text = target.read_text()
+        assert old in text
+        target.write_text(text.replace(old, new))
     for command, *what in (("repro", "6.3.0"), ("issue", "1"), ("diff", "1"), ("report",), ("frontier",)):
         done = CliRunner().invoke(cli, [command, str(path), *what])
         assert done.exception is None or isinstance(done.exception, UsageError), (command, done.exception)
@@ -846,9 +850,10 @@ def test_a_damaged_or_edited_directory_is_a_message_or_told_without(
 
 def test_facts_that_no_launch_reported_are_not_known(tmp_path: Path) -> None:
     path = stored_run.write(tmp_path, lane=PROCESS)
-    for file in (path / "trials").iterdir():
-        told = json.loads(file.read_text())
-        file.write_text(json.dumps({**told, "facts": {}, "fingerprint": {"gpus": ["x"]}}))
+    run = read_again(path)
+    for trial in map(read_trial, trial_files(path)):
+        unknown = replace(trial, facts=Facts(), fingerprint={"gpus": ["x"]})
+        write_trial(path, unknown, find_cell(run, [trial.cell_id]))
     run = read_again(path)
     assert "not known" in render(difference(run, find_finding(run, ["1"])[1], inspect=None))
     assert "packages not known" in report_of(run, "1").markdown
