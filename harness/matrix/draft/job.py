@@ -77,26 +77,23 @@ def job_of(typed: Typed, *, has_image: bool = True, installed: Collection[str] =
         entry = {"program": str(source), **({"args": args} if args else {})}
     # The words, and the words inside shell lines such as `sh -c 'python train.py; ./after.sh'`.
     pieces = [*args, *(piece for word in args for piece in IN_A_SHELL.split(word) if piece != word)]
-    code = (
-        [script, *(str(home / name) for name in imported_by(folder / script, folder / home, installed))]
-        if "program" in entry
-        else []
-    )
+    started = [(script, home, installed)] if "program" in entry else []
     own = {key: served[key] for key in ("client", "requests") if served and isinstance(served.get(key), str)}
     if served is not None:
         entry = {"serve": entry["command"], **served, **{key: str(folder / name) for key, name in own.items()}}
         pieces += served["client"] if isinstance(served.get("client"), list) else []
     if "client" in own:
-        home, client = Path(own["client"]).parent, folder / own["client"]
-        code += [str(home / name) for name in imported_by(client, client.parent, ())]
+        started.append((own["client"], Path(own["client"]).parent, ()))
     if "command" in entry or served is not None:
-        scripts = [folder / word for word in pieces if word.endswith(".py") and (folder / word).is_file()]
-        code += [name for path in scripts for name in imported_by(path, folder, installed)]
+        scripts = (word for word in pieces if word.endswith(".py") and (folder / word).is_file())
+        started += [(name, Path(), installed) for name in scripts]
     if top:
-        code += [top, *imported_by(folder / top, folder, installed)]
+        started.append((top, Path(), installed))
+    code = [str(at / name) for file, at, known in started for name in imported_by(folder / file, folder / at, known)]
     if launcher and "command" not in entry:
         entry["launcher"] = shlex.join(launcher)
-    found = dict.fromkeys([*named_in(pieces, folder), *typed.files, *code])
+    whole = [script] if "program" in entry else [top] if top else []
+    found = dict.fromkeys([*named_in(pieces, folder), *typed.files, *whole, *code])
     carried = without_these(found, typed.without, needed=script or top or "")
     check_size(carried, folder)
     if typed.step_pattern:
