@@ -203,6 +203,7 @@ def test_a_search_promises_no_image_that_it_may_not_need() -> None:
     run = explain(select(long, seed=1, hosts=["here"]))
     assert {*here.images, *here.images_if_asked} == set(run.hosts[0].images)
     assert "search" not in dry_run(run)
+    assert dry_run(replace(explained, cells=1, searched=0)).startswith("m: 1 cell to run, ")
 
 
 def test_lanes_of_a_parallel_host_share_the_time() -> None:

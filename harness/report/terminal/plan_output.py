@@ -29,7 +29,7 @@ def _blocks(plan: Explanation) -> Iterator[Block]:
         yield f"{cost}; {reused:,} are reused, unless an image, a host or a file has changed" if reused else cost
         yield from (f"new: {text}" for text in plan.estimate.beside)
     for host in plan.hosts:
-        share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
+        share = f": {amounts.count(host.cells, 'cell')}, {_launches(host)}" if len(plan.hosts) > 1 else ""
         title = f"{host.name} ({host.engine}{_cards(host)}){share}"
         yield ReportSection(title=title, blocks=tuple(_of_host(host, is_estimated=plan.estimate is not None)))
     for name, every in plan.estimate.predicted.items() if plan.estimate else ():
@@ -63,8 +63,9 @@ def _cells(plan: Explanation) -> str:
     """Return `18 cells to run` or `12 cells to run, 6 to search`."""
     run = plan.cells - plan.searched
     if not plan.searched:
-        return f"{run} cells to run"
-    return f"{run} cells to run, {plan.searched} to search" if run else f"{plan.searched} cells to search"
+        return f"{amounts.count(run, 'cell')} to run"
+    searched = f"{amounts.count(plan.searched, 'cell')} to search"
+    return f"{amounts.count(run, 'cell')} to run, {plan.searched} to search" if run else searched
 
 
 def _cards(host: HostCost) -> str:
@@ -77,4 +78,4 @@ def _launches(cost: Explanation | HostCost) -> str:
     least, expected, most = cost.launches_least, cost.launches_expected, cost.launches_most
     if expected != least:
         return f"launches: at least {least}, about {expected} expected, at most {most}"
-    return f"{least} launches" if least == most else f"{least} to {most} launches"
+    return amounts.count(least, "launch") if least == most else f"{least} to {most} launches"
