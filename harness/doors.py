@@ -1,7 +1,8 @@
 """Finds what installed packages add to the harness: commands, engines and hooks, each as an entry point.
 
 A package declares them in its pyproject.toml, in the groups `harness.commands`, `harness.engines` and `harness.hooks`.
-The harness's own are in tables: they are known without a search, and their names cannot be taken.
+The harness's own are in tables: they are known without a search, and their names cannot be taken. So is what its parts
+read from a run for the reports (SECTIONS), or do after one (AFTER_RUNS): no other part imports them.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def _is_declared(group: str) -> bool:
     return False
 
 
-def sections() -> list[Callable[[Path, Any], object]]:
-    """Return the functions (run's directory, plan) that read what later commands found: an `Added` each."""
-    return [named(each) for each in SECTIONS]
+def added(directory: Path, plan: Any) -> tuple[Any, ...]:
+    """Return what later commands found in a run: an `Added` of each of SECTIONS."""
+    return tuple(named(each)(directory, plan) for each in SECTIONS)
 
 
 def after_runs(out: Path, *, say: Callable[[str], object]) -> None:

@@ -66,7 +66,7 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
         causes=tuple(one.sentence for one in run.told.causes if number in one.findings),
         system={} if trial is None else _system(trial),
         number=number,
-        added=tuple(read(run.path, run.plan) for read in doors.sections()),
+        added=doors.added(run.path, run.plan),
         problem=problem,
         new_lines=() if good is None else tuple(one.text for one in new_lines([good.trials, bad.trials])),
         dockerfile=dockerfile.get("Dockerfile", b"").decode(errors="replace"),

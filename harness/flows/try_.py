@@ -256,7 +256,7 @@ LONGER = 10.0
 def on_first_launch(draft: Draft) -> str:
     """Return what the first launch of a server does, and how long it may take."""
     sent = "the load generator runs"
-    if draft.has_steps:
+    if draft.has_budget:
         sent = f"requests are sent for at most {amounts.duration(draft.typed.step_time_s)} (--step-time)"
     whole = amounts.duration(draft.longest_s)
     return f"first, the oldest version alone: once it is ready, {sent}; this launch ends after {whole} at the latest"
@@ -375,7 +375,7 @@ def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Pat
     own = min((trial.last_step for trial in trials if trial.ended_early), default=0)
     known = replace(draft, budget=own) if own >= LEAST_STEPS else draft
     if took_s := [took for trial in trials if (took := _took_s(trial)) is not None]:
-        steps_s = draft.typed.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
+        steps_s = draft.typed.step_time_s if draft.has_budget else 0.0  # a slower version may use up this time
         timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(took_s)) / 10) * 10.0
         known = replace(known, timeout_s=timeout_s) if timeout_s < draft.longest_s else known
         launches = SETTLED_S / max(*took_s, 1.0) / (1 + len(first.plan.rows[0].cells))

@@ -19,6 +19,7 @@ import click
 
 from harness.cli.common import FILE, IN, JSON, OUT, option, print_json, say, stop_on_signals, to_stdout
 from harness.errors import UsageError
+from harness.exit_codes import OF_VERDICTS
 from harness.report.blocks import ReportSection
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 SINCE = click.option("--since", metavar="AGE", help="Only runs that began within this time: 12h, 30d, 8w.")
 CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per measurement.")
 REBUILD = click.option("--rebuild", is_flag=True, help="Rebuild the index from the runs.")
-VERDICTS = ("ok", "regression", "inconclusive", "infrastructure", "interrupted")
+VERDICTS = [each for each in OF_VERDICTS if each != "running"]
 NEWEST = 12
 """Versions of each history that are shown without --all or --last."""
 

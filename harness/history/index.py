@@ -51,6 +51,7 @@ class OpenIndex:
         condition, values = _where(matrix=matrix)
         rows = self._named(
             "SELECT id, matrix, series, host, gpu, scenario, params, lane, variant, concluded,"
+            " row_number() OVER (PARTITION BY matrix, series ORDER BY id) - 1 AS number,"
             " EXISTS (SELECT 1 FROM cells WHERE history = histories.id AND per = 'request') AS is_served FROM histories"
             f" WHERE {condition} AND id IN (SELECT history FROM cells) ORDER BY matrix, series, id",
             values,

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.resources import files
+from pathlib import Path
 from statistics import median
 
 from markupsafe import Markup
 
+import harness
 from harness import amounts
 from harness.history import words
 from harness.history.events import Found, badge_svg, feed, newest_first, of_images, of_lives, told_lives
@@ -108,11 +110,10 @@ def _key(runs: Iterable[IndexedRun]) -> str:
 
 @lru_cache(maxsize=1)
 def _generator() -> str:
-    """Return a hash of the templates and the code, so that a newer harness rewrites all pages."""
-    folders = [files("harness.history"), *(files("harness.report") / name for name in ("templates", "text", "charts"))]
-    sources = [file for folder in folders for file in folder.iterdir()]
-    named = sorted((file.name, file) for file in sources if file.is_file())
-    return digest(file.read_text(encoding="utf-8") for _, file in named)
+    """Return a hash of the harness's code and templates, so that another harness rewrites all pages."""
+    folder = Path(harness.__file__).parent
+    sources = sorted(path for end in ("py", "j2", "css") for path in folder.rglob(f"*.{end}"))
+    return digest(path.read_text(encoding="utf-8") for path in sources)
 
 
 @lru_cache(maxsize=1)
@@ -138,7 +139,12 @@ def _matrix_link(matrix: str) -> Box:
 
 
 def _series_link(text: str, history: IndexedHistory, *, tone: str = "") -> Box:
-    return Box(text=text, tone=tone, link=series_page(history.matrix, history.series))
+    page = series_page(history.matrix, history.series, 1 + history.number // MOST_HISTORIES)
+    return Box(text=text, tone=tone, link=f"{page}#{_anchor(history)}")
+
+
+def _anchor(history: IndexedHistory) -> str:
+    return f"h{history.id}"
 
 
 def _section(title: str, *blocks: Block, name: str = "", doubt: bool = False) -> ReportSection:
@@ -369,7 +375,7 @@ def _state(views: Sequence[HistoryView]) -> Box:
     image = [f"({_short(one.version)})" for one in newest if one is not None][-1:]
     count = [f"{tones.count(worst)} of {amounts.count(len(tones), 'variant')}"] if len(tones) > 1 else []
     told = [SYMBOLS[worst], *count, signal_words.MEANINGS[worst], *image]
-    return _series_link(" ".join(told), views[0].history, tone=worst)
+    return _series_link(" ".join(told), views[tones.index(worst)].history, tone=worst)
 
 
 # ---------------------------------------------------------------- one series
@@ -430,7 +436,7 @@ def _history(view: HistoryView, index: OpenIndex, *, most: int) -> ReportSection
     tone: Tone = "bad" if _is_open(history) else newest_state
     title = f"{SYMBOLS[tone]} {f'{plain(history.variant)} on {plain(history.lane)}'[:200]}"
     marked = (Box(text=title, tone=tone),)
-    return ReportSection(title=marked, name="history", anchor=f"h{history.id}", blocks=tuple(blocks))
+    return ReportSection(title=marked, name="history", anchor=_anchor(history), blocks=tuple(blocks))
 
 
 def _noise(views: Iterable[HistoryView]) -> tuple[Block, ...]:

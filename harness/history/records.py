@@ -66,10 +66,12 @@ class FindingLife:
 @dataclass(frozen=True, kw_only=True)
 class IndexedHistory:
     """A row over all runs of its matrix: one series, lane and variant, with the lives of its findings and its drifts.
-    `params` are in the order of the matrix. `per`: `request` for a server.
+    `number` is its position among the histories of its series, counted from 0; `params` are in the order of the
+    matrix. `per`: `request` for a server.
     """
 
     id: int
+    number: int
     matrix: str
     series: str
     host: str

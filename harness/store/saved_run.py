@@ -132,7 +132,7 @@ def read_result(path: Path) -> RunResult:
         attribution=file.attribution,
         directory=stored.path,
         warnings=(*file.warnings, *stored.lacking),
-        added=tuple(read(stored.path, plan) for read in doors.sections()),
+        added=doors.added(stored.path, plan),
         observations=file.observations,
         since=file.since,
     )

@@ -910,6 +910,8 @@ def test_each_option_of_a_server_is_named_and_no_name_of_the_file_is_taken_for_o
     assert option_of(("scenarios", "port", "request", "json"), NOTHING) == "--body"
     assert [option_of(("series", "a", "install", place), NOTHING) for place in (0, 1)] == ["", "--with"]
     assert option_of(("scenarios", "a", "params", "rate", 0), NOTHING) == "--rate"
+    varied = replace(NOTHING, vary=["MODE=1,2", "port=80,81"])
+    assert {option_of(("scenarios", "a", "params", name), varied) for name in ("MODE", "port")} == {"--vary"}
 
 
 def test_try_has_the_options_that_the_first_launch_names() -> None:

@@ -53,14 +53,14 @@ class Draft:
     most: int = MOST_TRIALS
 
     @property
-    def has_steps(self) -> bool:
+    def has_budget(self) -> bool:
         """Return whether the budget and the time of its steps limit a launch, as for any program."""
         return not self.job.is_command
 
     @property
     def longest_s(self) -> float:
         """Return the most seconds that a launch may take as long as nothing is known about it."""
-        return self.typed.step_time_s + SETUP_S if self.has_steps else Scenario.timeout_s
+        return self.typed.step_time_s + SETUP_S if self.has_budget else Scenario.timeout_s
 
 
 def drafted(typed: Typed) -> Draft:
@@ -122,11 +122,11 @@ def text(draft: Draft, *, name: str) -> str:
     engine, gpus = engine_of(draft.typed, draft.series), _gpus_of(draft)
     host = {"engine": engine, "gpus": gpus if gpus in ("none", "all", "each") else gpus.split(",")}
     scenario = {**draft.job.entry, **draft.more}
-    if draft.has_steps:
+    if draft.has_budget:
         shares = (-(-draft.budget // number) for number in FIRST_LOOKS)
         first = next((steps for steps in shares if steps >= LEAST_STEPS), LEAST_STEPS)
         scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.typed.step_time_s:g}s"}
-    if draft.has_steps or draft.timeout_s is not None:
+    if draft.has_budget or draft.timeout_s is not None:
         scenario["timeout"] = f"{draft.timeout_s or draft.longest_s:g}s"
     trials = draft.typed.trials or Trials(least=LEAST_TRIALS, most=draft.most)
     typed = " ".join(shlex.join(draft.typed.made_by).split())

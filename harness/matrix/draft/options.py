@@ -71,6 +71,8 @@ def option_of(key: Sequence[str | int], typed: Typed) -> str:
         return [*(f"-v {each}" for each in typed.volumes), *(f"--cache {each}" for each in typed.caches)][int(inner[1])]
     if inner[:2] == ("install", 0):  # the versions themselves
         return ""
+    if typed.vary and inner[:1] in (("params",), ("environment",)):  # the names of its variables may be any words
+        return "--vary"
     return next((OPTIONS[step] for step in reversed(inner) if isinstance(step, str) and step in OPTIONS), "")
 
 

@@ -112,7 +112,9 @@ def test_every_link_leads_to_a_page_of_the_site(tmp_path: Path) -> None:
     assert len(files) >= 10
     for path in files:
         for link in read(path).links:
-            assert link.startswith("data:") or (path.parent / link).resolve().is_file(), f"{path}: {link}"
+            page, _, anchor = link.partition("#")
+            assert link.startswith("data:") or (path.parent / page).resolve().is_file(), f"{path}: {link}"
+            assert not anchor or f'id="{anchor}"' in (path.parent / page).read_text(), f"{path}: {link}"
 
 
 def test_a_new_run_touches_its_own_pages_only(tmp_path: Path) -> None:
@@ -273,6 +275,10 @@ def test_many_histories_take_several_pages(tmp_path: Path) -> None:
         (runs / f"m/202603{number:02}T040000Z-00{number:02}").rename(target)
     publish(runs, site)
     assert len(list(site.rglob("series-app~2.html"))) == 1
+    for path in site.rglob("run-*.html"):
+        (link,) = [link for link in read(path).links if "#" in link]  # 28 of these variants are on the second page
+        page, _, anchor = link.partition("#")
+        assert f'id="{anchor}"' in (path.parent / page).read_text()
 
 
 def test_the_policy_allows_its_own_style_and_nothing_else(tmp_path: Path) -> None:

@@ -173,7 +173,8 @@ HARMLESS = [
     "enemies killed: 12", "xid 47", "dropped 3 nan rows", "skilled", "/tmp/nan/x", "no Error", "error rate 0.3",
     "terminal=xterm-nan-x", "fallback font", "checked for NaN", "ERROR: 0",
     "buffer overflow: 3",
-    "val_loss failed to improve, stop", "no such value encountered", "3 failed, 7 passed", "loss function: MeanSquaredError",
+    "val_loss failed to improve, stop", "no such value encountered", "3 failed, 7 passed",
+    "loss function: MeanSquaredError",
     "mean absolute error: train 0.3, val 0.4", "job 3: error: none", "Error: None", "error: null",
 ]  # fmt: skip
 
