@@ -15,7 +15,9 @@ from harness.judge.cell import fails_late, judge_cell, needs_whole_budget, quiet
 from harness.judge.comparison import which_launches
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.launches import (
+    NONE_ALIKE,
     SAMPLES_A_SECOND,
+    Alike,
     growths_of,
     limits_of_version,
     over_time,
@@ -58,17 +60,21 @@ def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | No
     return "go" if {"leak", "suspect"} & set(verdict.verdicts) else "stop"
 
 
-def judge_cell_of(cell: Cell, trials: Sequence[Trial], row: Sequence[Sequence[Trial]]) -> CellVerdict:
-    """Return the verdict on a cell. `row`: the trials of all versions of its row."""
-    scenario = cell.variant.scenario
-    return judge_cell(trials, limits=limits_of_version(trials, row, scenario), steps=scenario.steps)
-
-
-def judge_so_far(cell: Cell, trials: Sequence[Trial], row: Sequence[Sequence[Trial]]) -> CellVerdict:
-    """Return the verdict on a cell. It is flat if nothing is missing except a launch that runs the whole budget."""
-    scenario, judged = cell.variant.scenario, judge_cell_of(cell, trials, row)
-    is_quiet = judged.verdict == "inconclusive" and quiet(trials, limits=scenario.limits, steps=scenario.steps)
-    return replace(judged, verdicts=("flat",)) if is_quiet else judged
+def judge_cell_of(
+    cell: Cell,
+    trials: Sequence[Trial],
+    row: Sequence[Sequence[Trial]],
+    *,
+    so_far: bool = False,
+    alike: Alike = NONE_ALIKE,
+) -> CellVerdict:
+    """Return the verdict on a cell, without growth that is `alike`. `row`: the trials of all versions of its row.
+    `so_far`: it is flat if nothing is missing except a launch that runs the whole budget."""
+    limits, steps = limits_of_version(trials, row, cell.variant.scenario), cell.variant.scenario.steps
+    judged = judge_cell(trials, limits=limits, steps=steps, alike=alike)
+    if so_far and judged.verdict == "inconclusive" and quiet(trials, limits=limits, steps=steps, alike=alike):
+        return replace(judged, verdicts=("flat",))
+    return judged
 
 
 def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:

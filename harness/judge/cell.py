@@ -15,12 +15,14 @@ import numpy as np
 from scipy.special import stdtrit
 
 from harness.amounts import count, general, plural
-from harness.judge.comparable import UNLIKE_STEPS
+from harness.judge.comparable import UNLIKE_STEPS, WholeRun
 from harness.judge.comparison.noise import log_t_interval, t_interval
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.launches import (
     AGREE,
     BAD_NAMES,
+    NONE_ALIKE,
+    Alike,
     JudgedTrial,
     agreeing_launches,
     growing,
@@ -55,9 +57,9 @@ from harness.model.measured import LEAST_STEPS
 Launches = Sequence[JudgedTrial]
 
 
-def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> CellVerdict:
+def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, alike: Alike = NONE_ALIKE) -> CellVerdict:
     """Return the verdict on a cell. Infrastructure failures are ignored; without other trials the cell is untested."""
-    launches = judge_launches(trials, limits=limits, steps=steps)
+    launches = judge_launches(trials, limits=limits, steps=steps, alike=alike)
     if not launches:
         setups = [trial for trial in trials if trial.end == "setup"]
         with_message = setups or [trial for trial in trials if trial.message]
@@ -179,9 +181,9 @@ def _all_mixed(launches: Launches) -> bool:
     return bool(whole) and all(launch.mixed for launch in whole)
 
 
-def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> bool:
+def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, alike: Alike) -> bool:
     """Return whether every launch is good as far as it ran."""
-    launches = judge_launches(trials, limits=limits, steps=steps)
+    launches = judge_launches(trials, limits=limits, steps=steps, alike=alike)
     return bool(launches) and all(launch.is_good for launch in telling(launches))
 
 
@@ -293,6 +295,8 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
 
 def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches) -> str:
     bad = [launch for launch in support if launch.is_bad]
+    if not bad and all(launch.is_cut for launch in support):
+        return UNLIKE_STEPS
     words = _failure_words(quoted) if quoted.failure is not None or not quoted.is_traced else quoted.trace_verdict.why
     words = "; ".join([*_bad_growths(quoted), words])
     own_end = next((one.trial.message for one in support if one.trial.ended_early and not one.trial.is_one_figure), "")
@@ -324,19 +328,17 @@ def _made(launch: JudgedTrial) -> str:
 def _growth_not_judged(launches: Launches) -> str:
     """Return why the growth of memory is not judged, if only the whole run of each of these launches is, or if it is no
     leak; else ""."""
-    grows = next((launch.trial for launch in launches if launch.trial.grows_by_design), None)
-    if grows is not None:
-        rate = grows.reading.grows_alike
-        if rate is None:
-            return "growth of memory is not judged: each round of boosting adds a tree to the model"
+    if (rate := next((launch.alike.get("memory") for launch in launches), None)) is not None:
         return (
-            f"growth of memory is not judged: it is about {general(rate, 3)} {unit_of(per_of([grows]))} in every "
-            "version, as in a program that keeps its results"
+            f"growth of memory is not judged: it is about {general(rate, 3)} {unit_of(per_of([launches[0].trial]))} "
+            "in every version, as in a program that keeps its results"
         )
+    if any(launch.trial.grows_by_design for launch in launches):
+        return "growth of memory is not judged: each round of boosting adds a tree to the model"
     short = next((launch for launch in launches if launch.trial.is_one_figure), None)
     if short is None or any(launch.is_traced for launch in launches):
         return ""
-    if short.trial.reading.whole_run:
+    if isinstance(short.trial, WholeRun):
         return UNLIKE_STEPS
     return f"growth is not judged: {_made(short)}, and at least {LEAST_STEPS} are needed"
 
@@ -415,9 +417,8 @@ def _count(name: str, launches: Launches, *, limit: float | None) -> SignalVerdi
     """Return the verdict on the growth of a count."""
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
-        written = next((each.trial.reading.writes_alike for each in launches), None) if name == "disk" else None
         not_counted = _growth_not_judged(launches) or "it was not counted in a whole launch"
-        if written is not None:
+        if (written := launches[0].alike.get(name)) is not None:
             per = counted(per_of([launches[0].trial]))
             not_counted = f"it is about {general(written, 3)} KiB a {per} in every version, as of a program's results"
         return _grown("none", [], limit=limit, why="the limit is none" if limit is None else not_counted)

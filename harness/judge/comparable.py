@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -242,25 +242,26 @@ def _times_drawn(trial: Trial) -> int:
     return len(times) + round((len(step_s) - len(known)) * np.count_nonzero(times == 1) / len(known))
 
 
-def as_whole_runs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Return launches whose steps cannot be compared with those of other versions as whole runs: the last of each
-    number, look and count, and no figure of a step. Of a launch that did not end by itself, only the end counts;
-    without any that did, the version is not judged."""
-    some_ended = any(trial.ran_to_its_end for trial in trials)
-    return tuple(_as_whole_run(trial, some_ended=some_ended) for trial in trials)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class WholeRun(Trial):
+    """What a launch shows if its steps cannot be compared with those of other versions: the last of each number, look
+    and count, and no figure of a step. Of a launch that did not end by itself, only a failure counts."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether it shows nothing, because it did not end by itself."""
+        return self.ended_well and self.run_s is None
 
 
-def _as_whole_run(trial: Trial, *, some_ended: bool) -> Trial:
+def whole_run(trial: Trial) -> WholeRun:
+    """Return the whole run of a launch."""
     facts = replace(trial.facts, first_step_s=None, end_s=None)
-    reading = replace(trial.reading, whole_run=True)
-    whole = replace(trial, last_step=min(trial.last_step, 1), facts=facts, reading=reading)
+    own = {each.name: getattr(trial, each.name) for each in fields(trial)}
+    whole = WholeRun(**own | {"last_step": min(trial.last_step, 1), "facts": facts})
     if not trial.ended_well or trial.trace is None:
         return whole
-    if trial.run_s is None and some_ended:
+    if whole.is_cut:
         return replace(whole, trace=None)
-    if trial.run_s is None:
-        why, failure = UNLIKE_STEPS, replace(trial.failure, shortfall="own_end")
-        return replace(whole, trace=None, end="stopped", message=why, failure=failure)
     columns = {name: _last(values) for name, values in trial.trace.columns.items() if name not in AGENT_COLUMNS}
     counts = {name: np.ones(1) if name == "step" else values[-1:] for name, values in trial.trace.counts.items()}
     looks = tuple(replace(look, step=1) for look in trial.trace.looks[-1:])

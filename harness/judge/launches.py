@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from harness.amounts import general
+from harness.judge.comparable import WholeRun
 from harness.judge.comparison.which_launches import has_step_times, per_of
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.samples import sampled, without_file_pages
@@ -40,7 +42,8 @@ from harness.model.measured import LEAST_STEPS
 class JudgedTrial:
     """A judged trial: the verdict on its trace, the growth of its counts by signal, and the failure in which it ended,
     if any. `trace_verdict` has no verdicts if the trace is not judged, as when only the exit code counts. `asked`: the
-    steps that it was to make. `clear`: its memory certainly grows by many times the limit.
+    steps that it was to make. `clear`: its memory certainly grows by many times the limit. `alike`: the
+    growth that is not judged.
     """
 
     trial: Trial
@@ -49,6 +52,12 @@ class JudgedTrial:
     asked: Steps
     clear: bool = False
     growths: Mapping[str, Growth] = field(default_factory=dict)
+    alike: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether only whole runs count, and it did not end by itself."""
+        return isinstance(self.trial, WholeRun) and self.trial.is_cut
 
     @property
     def is_traced(self) -> bool:
@@ -75,7 +84,8 @@ class JudgedTrial:
             own = (*own, "growth")
         if self.failure is None or BAD & set(self.trace_verdict.verdicts):
             own = (*own, *self.trace_verdict.verdicts)
-        return own or (("inconclusive",) if self.trial.ended_early and not self.trial.ran_to_its_end else ("flat",))
+        is_early = self.is_cut or (self.trial.ended_early and not self.trial.ran_to_its_end)
+        return own or (("inconclusive",) if is_early else ("flat",))
 
     @property
     def is_good(self) -> bool:
@@ -106,9 +116,10 @@ class JudgedTrial:
 
     @property
     def silent(self) -> bool:
-        """Return whether the launch says nothing about memory: it was stopped once its steps were clearly slow."""
+        """Return whether the launch says nothing about memory: it was stopped once its steps were clearly slow, or only
+        whole runs count."""
         cut = self.trial.out_of_time or self.trial.ended_early
-        return self.trial.end == "stopped" and not cut and self.verdicts == ("inconclusive",)
+        return self.is_cut or (self.trial.end == "stopped" and not cut and self.verdicts == ("inconclusive",))
 
     @property
     def mixed(self) -> bool:
@@ -118,7 +129,8 @@ class JudgedTrial:
     @property
     def is_whole(self) -> bool:
         """Return whether the launch ran the whole budget, or to its own end."""
-        return self.trial.end == "completed" or self.steps >= self.asked.budget or self.trial.ran_to_its_end
+        is_done = self.trial.end == "completed" and not self.is_cut
+        return is_done or self.steps >= self.asked.budget or self.trial.ran_to_its_end
 
 
 def limits_of_version(own: Sequence[Trial], row: Sequence[Sequence[Trial]], scenario: Scenario) -> Limits:
@@ -140,7 +152,7 @@ def too_short(trials: Sequence[Trial], *, of: Sequence[Trial]) -> int:
     """
     due = max((trial.last_step + (not trial.failure.at_exit) for trial in of if trial.end in FAILURES), default=0)
     return sum(
-        trial.end == "stopped" and trial.last_step < due and not (trial.reading.whole_run and trial.ran_to_its_end)
+        trial.end == "stopped" and trial.last_step < due and not (isinstance(trial, WholeRun) and trial.ran_to_its_end)
         for trial in trials
     )
 
@@ -154,10 +166,18 @@ def rarest_failure(at_risk: int) -> float | None:
     return 1 - MISSED ** (1 / at_risk) if at_risk else None
 
 
-def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[JudgedTrial, ...]:
-    """Judge the trials that tested the image: only how they ended, if only that counts (`limits.exit_only`)."""
+Alike = Mapping[str, float]
+"""The rates, by signal, of growth that is alike in all versions of a row, as in a program that keeps its results."""
+NONE_ALIKE: Alike = MappingProxyType({})
+
+
+def judge_launches(
+    trials: Sequence[Trial], *, limits: Limits, steps: Steps, alike: Alike = NONE_ALIKE
+) -> tuple[JudgedTrial, ...]:
+    """Judge the trials that tested the image: only how they ended, if only that counts (`limits.exit_only`), and no
+    growth that is `alike`."""
     return tuple(
-        _judged(trial, limits=limits, steps=steps)
+        _judged(trial, limits=limits, steps=steps, alike=alike)
         for trial in trials
         if trial.measured
         # Exit code 125 means that the image could not be tested.
@@ -165,21 +185,24 @@ def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> 
     )
 
 
-def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
+def _judged(trial: Trial, *, limits: Limits, steps: Steps, alike: Alike) -> JudgedTrial:
     failure: VerdictName | None = next((name for name in FAILURES if name == trial.end), None)
     if trial.end == "setup":
         hangs = trial.failure.stacks and trial.failure.signal is None
         failure = "oom" if trial.ran_out_of_memory else "hang" if hangs else "crash"
     if limits.exit_only:
         return JudgedTrial(trial=trial, trace_verdict=_untraced(trial), failure=failure, asked=steps)
-    trace_verdict = _trace(trial, limits=limits, steps=steps)
+    is_judged = "memory" not in alike and not trial.grows_by_design
+    trace_verdict = _trace(trial, limits=limits, steps=steps) if is_judged else _untraced(trial)
+    growths = growths_of(trial, limits=limits, steps=steps)
     return JudgedTrial(
         trial=trial,
         trace_verdict=trace_verdict,
         failure=failure,
         asked=steps,
         clear=clear_leak(trace_verdict, limits=limits_of_launch(trial, limits)),
-        growths=growths_of(trial, limits=limits, steps=steps),
+        growths={name: growth for name, growth in growths.items() if name not in alike},
+        alike=alike,
     )
 
 
@@ -256,8 +279,6 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
     if trial.trace is None or trial.output.buffered or not is_whole or trial.is_one_figure:
         return {}
     growths = judge_counts(over_time(trial) or trial.trace, limits=limits_of_launch(trial, limits), per=per_of([trial]))
-    if trial.reading.writes_alike is not None:
-        growths = {name: growth for name, growth in growths.items() if name != "disk"}
     for name in shared_growths(trial, growths):
         others = f"other launches used the same {SHARED[name]} at the same time"
         growths = {**growths, name: unjudged(f"{others}; a launch that runs alone would settle it")}
@@ -302,7 +323,7 @@ def whole_trace(trial: Trial, trace: Trace, *, limits: Limits, steps: Steps) -> 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict:
     """Return the verdict on a trace, as far as the output, the time limit and other load on the machine allow."""
     is_untraced = trial.is_one_figure and over_time(trial) is None
-    if trial.trace is None or not len(trial.trace.step) or is_untraced or trial.grows_by_design:
+    if trial.trace is None or not len(trial.trace.step) or is_untraced:
         return _untraced(trial)
     verdict = whole_trace(trial, trial.trace, limits=limits, steps=steps)
     if judged_steps_of(trial, steps).budget < steps.budget and not trial.ran_to_its_end:

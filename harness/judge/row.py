@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 from harness import facts
 from harness.agent.result_names import IS_EARLIER
 from harness.amounts import count
-from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
+from harness.judge.api import describe_trial, judge_cell_of
 from harness.judge.cell import SETTLED
-from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
+from harness.judge.comparable import set_apart, unlike_steps, whole_run
 from harness.judge.comparison.compared_levels import Compared, Modes
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.other_ends import other_ends
@@ -28,7 +28,7 @@ from harness.judge.history.left_behind import Moment, began_to_fail
 from harness.judge.history.precision import of_undecided, rises_of_levels
 from harness.judge.history.returned_values import OTHER_RESULT, Values, judge_values, nan_versions
 from harness.judge.history.transitions import ALIKE, MUCH_WORSE, outcome_states, perhaps_frequent
-from harness.judge.launches import AGREE, over_time
+from harness.judge.launches import AGREE, NONE_ALIKE, Alike, over_time
 from harness.judge.next.bisection import rules_of, searched_changes, with_searched
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -87,8 +87,8 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     comparable = cells if moment is None else [replace(cell, trials=moment.before(cell.trials)) for cell in cells]
     unlike = unlike_steps([cell.trials for cell in cells], [cell.cell.image.version for cell in cells])
     if unlike:
-        comparable = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in comparable]
-    alone = _judged_cells(comparable, least=row.least)
+        comparable = [replace(cell, trials=tuple(map(whole_run, cell.trials))) for cell in comparable]
+    alone, growing_alike = _judged_cells(comparable, least=row.least)
     compared = Compared(
         cells=[cell.verdict for cell in alone], trials=[cell.trials for cell in alone], steps=row.scenario.steps,
         limits=row.scenario.limits, baseline=planned.baseline, noise=noise, searched=row.searched,
@@ -114,7 +114,7 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     judged = _with_doubts(judged, changes)
     if row.searched:
         judged = _with_confirmation(judged, changes)
-    warnings = list(_warnings(planned, judged, changes, compared, searched=row.searched))
+    warnings = list(_warnings(planned, judged, changes, compared, alike=growing_alike, searched=row.searched))
     if moment is not None:
         told = _of_moment(moment, cells)
         warnings.insert(0, f"{planned.series.name} on {planned.lane}, {planned.variant}: {told}; {OWN_CACHE}")
@@ -262,33 +262,29 @@ def _grows_alike_over_time(cells: Sequence[CellResult]) -> float | None:
     return statistics.fmean(cell.of("memory").value or 0.0 for cell in growing)
 
 
-def _judged_cells(cells: Sequence[CellResult], *, least: int) -> list[CellResult]:
-    """Return the cells of a row with the verdicts on their launches, before their figures are compared."""
-    launches = [cell.trials for cell in cells]
-    judged = [_judged_cell(cell, launches, least=least) for cell in cells]
-    memory, disk = _grows_alike(judged, "memory"), _grows_alike(judged, "disk")
-    if memory is None:
-        memory = _grows_alike_over_time(judged)
-    if (memory, disk) != (None, None):
-        alike = [
-            [replace(one, reading=replace(one.reading, grows_alike=memory, writes_alike=disk)) for one in cell.trials]
-            for cell in cells
-        ]
-        cells = [replace(cell, trials=tuple(own)) for cell, own in zip(cells, alike, strict=True)]
-        judged = [_judged_cell(cell, launches, least=least) for cell in cells]
+def _judged_cells(cells: Sequence[CellResult], *, least: int) -> tuple[list[CellResult], Alike]:
+    """Return the cells of a row with the verdicts on their launches, before their figures are compared, and the growth
+    that is alike in all of them and not judged."""
+    judged = [_judged_cell(cell, cells, least=least) for cell in cells]
+    rates = {name: _grows_alike(judged, name) for name in ("memory", "disk")}
+    if rates["memory"] is None:
+        rates["memory"] = _grows_alike_over_time(judged)
+    alike = {name: rate for name, rate in rates.items() if rate is not None}
+    if alike:
+        judged = [_judged_cell(cell, cells, least=least, alike=alike) for cell in cells]
     alone = [cell.verdict for cell in judged]
     beside = outliving(outcome_states(alone), alone, [cell.trials for cell in judged])
-    return [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
+    return [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)], alike
 
 
-def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int) -> CellResult:
+def _judged_cell(cell: CellResult, row: Sequence[CellResult], *, least: int, alike: Alike = NONE_ALIKE) -> CellResult:
     """Return the verdict on a cell. With fewer than `least` trials, a good one is provisional or inconclusive."""
     measured = sum(trial.measured for trial in cell.trials)
     if cell.verdict.verdict == "incompatible" or (not measured and cell.verdict.why):
         return cell
     too_few = measured < least
-    judged = judge_so_far if measured and too_few and not cell.problem else judge_cell_of
-    verdict = judged(cell.cell, cell.trials, row)
+    so_far = bool(measured and too_few and not cell.problem)
+    verdict = judge_cell_of(cell.cell, cell.trials, [each.trials for each in row], so_far=so_far, alike=alike)
     if verdict.verdict in GOOD and too_few and cell.problem:
         why = f"only {measured} of {least} launches could run; so far: {verdict.why}"
         verdict = replace(verdict, verdicts=("inconclusive",), why=why)
@@ -358,7 +354,13 @@ def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change[int
 
 
 def _warnings(
-    row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change[int]], compared: Compared, *, searched: bool
+    row: VersionRow,
+    cells: Sequence[CellResult],
+    changes: Sequence[Change[int]],
+    compared: Compared,
+    *,
+    alike: Alike,
+    searched: bool,
 ) -> Iterator[str]:
     """Yield what a reader must know before blaming a version."""
     series, lane, variant = row.series.name, row.lane, row.variant
@@ -375,15 +377,13 @@ def _warnings(
     for line, names in unread.items():
         of = ", ".join(names) if len(names) < len(cells) else "every version"
         yield f"{series} on {lane}, {variant}: {line} ({of}), so that its numbers are not judged"
-    grown = [(each.reading, (each.run_s or 0.0) if is_whole_run(each) else each.last_step) for each in trials]
-    for what, rates in (
-        ("memory grows", [(reading.grows_alike or 0.0) * steps for reading, steps in grown]),
-        ("what it writes to the disk grows", [(reading.writes_alike or 0.0) * steps for reading, steps in grown]),
-    ):
-        if (most := max(rates, default=0.0)) >= MUCH_GROWTH_KIB:
+    longest = max(((each.run_s or 0.0) if is_whole_run(each) else each.last_step for each in trials), default=0.0)
+    for name, rate in alike.items():
+        if (most := rate * longest) >= MUCH_GROWTH_KIB:
+            what = "memory" if name == "memory" else "what it writes to the disk"
             yield (
-                f"{series} on {lane}, {variant}: {what} by up to {most / 1024:,.0f} MiB in a launch, alike in every "
-                "version; the program may keep its results or leak in every version, so this growth is not judged"
+                f"{series} on {lane}, {variant}: {what} grows by up to {most / 1024:,.0f} MiB in a launch, alike in "
+                "every version; the program may keep its results or leak in every version, so this growth is not judged"
             )
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         # A bisection ends at the change that it finds: versions that it skipped may differ from their neighbours.

@@ -350,20 +350,6 @@ class Facts:
         return self != Facts()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
-    """The reading of a trial by the judge, in its row. As it was measured, a trial has none of this.
-
-    `whole_run`: its steps cannot be compared with those of other versions, so only its whole run counts.
-    `grows_alike`: the rate, in KiB a line, at which memory grows alike in every version of a program whose lines are
-    steps, which may keep its results. `writes_alike`: the same of the files on disk of any program, in KiB a step.
-    """
-
-    whole_run: bool = False
-    grows_alike: float | None = None
-    writes_alike: float | None = None
-
-
 REPLICATE = "-replicate"
 """End of the id of a cell that is an A/A replicate."""
 
@@ -397,7 +383,6 @@ class Trial:
     conditions: Conditions = Conditions()
     image: LaunchedImage = LaunchedImage()
     facts: Facts = Facts()
-    reading: Reading = Reading()
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -513,9 +498,8 @@ class Trial:
 
     @property
     def grows_by_design(self) -> bool:
-        """Return whether each step adds to the program's memory: a round of boosting adds a tree to its model, or the
-        judge saw that it grows alike in every version of a program whose lines are steps."""
-        return adds_to_memory(self.facts.step_kind) or self.reading.grows_alike is not None
+        """Return whether each step adds to the program's memory: a round of boosting adds a tree to its model."""
+        return adds_to_memory(self.facts.step_kind)
 
     @property
     def stepless(self) -> bool:

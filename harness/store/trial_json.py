@@ -35,7 +35,7 @@ _STRICTER = {"trace": _TraceFile | None, "not_finite": dict[str, tuple[NonNegati
 _FIELDS: dict[str, Any] = {
     "schema_": (Literal[1], Field(alias="schema")),
     "cell": (dict[str, Any], ...),
-    **{name: (kind, ...) for name, kind in {**get_type_hints(Trial), **_STRICTER}.items() if name != "reading"},
+    **{name: (kind, ...) for name, kind in {**get_type_hints(Trial), **_STRICTER}.items()},
 }
 _TrialFile = create_model("_TrialFile", __config__=ConfigDict(extra="forbid"), **_FIELDS)
 """The content of a trial's file: the fields of a Trial, and the description of its cell."""
@@ -59,7 +59,6 @@ _UNKNOWN = asdict(Facts())
 def trial_to_json(trial: Trial, cell: Cell) -> dict[str, Any]:
     """Return the content of a trial's file."""
     plain = {item.name: getattr(trial, item.name) for item in fields(Trial) if item.name != "trace"}
-    del plain["reading"]  # which the judge gives it
     plain |= {name: asdict(plain[name]) for name in ("output", "asked", "image", "conditions", "failure")}
     plain["facts"] = {name: value for name, value in asdict(trial.facts).items() if value != _UNKNOWN[name]}
     return {"schema": SCHEMA, "cell": describe_cell(cell), **plain, "trace": _trace_to_json(trial.trace)}
@@ -117,7 +116,7 @@ def read_trial(path: Path) -> Trial:
 def _trial(content: Any) -> Trial:
     """Return the trial with this content. Raises ValueError or its subclass, pydantic's ValidationError."""
     file = vars(_TrialFile.model_validate(content))
-    fields_of_trial = {name: file[name] for name in get_type_hints(Trial) if name != "reading"}
+    fields_of_trial = {name: file[name] for name in get_type_hints(Trial)}
     trial = Trial(**{**fields_of_trial, "trace": _trace(file["trace"])})
     if min(trial.output.bytes or 0, trial.image.bytes or 0, trial.conditions.beside) < 0:
         raise ValueError("a size or a count is negative")

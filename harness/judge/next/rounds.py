@@ -14,9 +14,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.judge.api import judge_cell_of, judge_so_far, row_fails_late
+from harness.judge.api import judge_cell_of, row_fails_late
 from harness.judge.cell import wants_more
-from harness.judge.comparable import as_whole_runs, unlike_steps
+from harness.judge.comparable import unlike_steps, whole_run
 from harness.judge.comparison.noise import noise_of
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
 from harness.judge.comparison.which_launches import has_step_times
@@ -179,7 +179,7 @@ def _confirm(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     """
     if row.only is not None or row.asked.least < 2 or any(not run.measured for run in able):
         return None
-    so_far = [judge_so_far(run.cell, run.trials, row.trials) for run in row.cells]
+    so_far = [judge_cell_of(run.cell, run.trials, row.trials, so_far=True) for run in row.cells]
     sides = to_confirm(so_far, asked=row.asked)
     if not sides or row.cells[sides[-1]] not in able:
         return None
@@ -264,7 +264,7 @@ def _wants_round(row: RowRun) -> str | None:
     going = _going(row)
     trials: Sequence[Sequence[Trial]] = [run.measured if run in going else [] for run in row.cells]
     if unlike_steps(trials, [run.cell.image.version for run in row.cells]):
-        trials = [as_whole_runs(own) for own in trials]
+        trials = [list(map(whole_run, own)) for own in trials]
     return wants_round(
         trials, limits=scenario.limits, steps=scenario.steps, trials_asked=row.asked,
         baseline=row.planned.baseline, noise=noise(row), rows=row.rows,

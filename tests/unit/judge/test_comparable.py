@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.judge.comparable import as_whole_runs, conditions, differences, set_apart, unlike_steps
+from harness.judge.comparable import conditions, differences, set_apart, unlike_steps, whole_run
 from harness.judge.comparison.level_rules import launch_figure_of
 from harness.judge.history.changes import find_changes
 from harness.judge.row import judge_row
@@ -145,7 +145,7 @@ def test_a_whole_run_is_judged_by_what_it_holds_and_used_at_its_end() -> None:
     looks = tuple(Look(step=step, values={"cpu_s": step / 100}) for step in (75, 400))
     trial = trial_of(steps=400, facts=Facts(step_kind="line", run_s=2.0))
     assert trial.trace is not None
-    (whole,) = as_whole_runs([replace(trial, trace=replace(trial.trace, counts=counts, looks=looks))])
+    whole = whole_run(replace(trial, trace=replace(trial.trace, counts=counts, looks=looks)))
     figures = {name: launch_figure_of(name, [[whole]])(whole) for name in ("held", "cpu_time")}
     assert figures == {"held": 210, "cpu_time": 4.0}
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.cell import fails_late, judge_cell, wants_more
+from harness.judge.comparable import whole_run
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import outliving
@@ -17,7 +18,7 @@ from harness.judge.history.transitions import outcome_changes, wants_launches
 from harness.judge.launches import always_fails, rarest_failure
 from harness.judge.next.bisect_records import Rules
 from harness.model import Change, Failure, Trial, Trials
-from harness.model.measured import Facts, Reading
+from harness.model.measured import Facts
 from tests.nightly import many
 from tests.players.trials import LIMITS, STEPS, cell, cell_of, changes, failed, more_launches, named, trial_of
 
@@ -185,7 +186,7 @@ def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_
     assert bad.of("outcome").value == 1.0
     at_exit = replace(crashed, last_step=64, failure=Failure(at_exit=True))
     assert cell_of([stopped, at_exit, at_exit]).failing == pytest.approx(2 / 3), "the same steps, without a failure"
-    other_steps = replace(stopped, last_step=1, reading=Reading(whole_run=True), facts=Facts(run_s=1.0))
+    other_steps = whole_run(replace(stopped, facts=Facts(run_s=1.0)))
     trials = [[other_steps], [crashed, crashed]]
     good, _ = outliving([False, True], [cell_of(each) for each in trials], trials)
     assert good.at_risk == 1, "steps that are not compared leave out no whole run"
