@@ -89,6 +89,7 @@ def command(name: str) -> click.Command:
     if name not in COMMANDS:
         return doors.loaded(installed()[name], click.Command)
     found: click.Command = doors.named(COMMANDS[name][0])
+    found.help = (found.help or "").replace("EXIT_CODES", exit_codes.in_short())
     return found
 
 

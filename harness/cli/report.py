@@ -73,7 +73,7 @@ def compare(*, runs: tuple[str, ...], as_json: bool, source: Path) -> None:
       harness compare reports/m/latest old/reports/m/latest
       harness compare reports/m/latest
 
-    Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
+    Exit status: EXIT_CODES.
     """
     from harness.cli.results import Terminal
     from harness.flows.compare import compare_runs

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import exit_codes
 from harness.cli.common import (
     FILE,
     FRESH,
@@ -101,9 +100,6 @@ def sweep(
         result = swept(planned, options, stopped)
     print_result(result, as_json=as_json, wide=wide)
     sys.exit(result.exit_code)
-
-
-sweep.help = (sweep.help or "").replace("EXIT_CODES", exit_codes.in_short())
 
 
 def trials_of(text: str | None) -> Trials | None:

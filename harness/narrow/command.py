@@ -53,8 +53,8 @@ def narrow(
       harness narrow --good old.txt --bad new.txt scenario.py
       harness narrow --good old.txt --bad new.txt -- python -c 'import this'
 
-    Exit status: 0 found (1 with --good and --bad: a version is bad), 2 wrong usage, 3 something could not run,
-    4 undecided or not reproduced, 130 interrupted.
+    Exit status: EXIT_CODES. A component that is found is nothing bad, or with --good and --bad something bad; a
+    finding that does not come back is undecided.
     """
     from harness import exit_codes
     from harness.flows.sweep import SweepOptions
