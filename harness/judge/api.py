@@ -14,16 +14,7 @@ from harness.amounts import general
 from harness.judge.cell import fails_late, judge_cell, needs_whole_budget, quiet
 from harness.judge.comparison import which_launches
 from harness.judge.comparison.which_launches import per_of
-from harness.judge.launches import (
-    NONE_ALIKE,
-    SAMPLES_A_SECOND,
-    Alike,
-    growths_of,
-    limits_of_version,
-    over_time,
-    shared_growths,
-    whole_trace,
-)
+from harness.judge.launches import NONE_ALIKE, SAMPLES_A_SECOND, Alike, judge_launches, limits_of_version, whole_trace
 from harness.judge.trace import trace_verdict
 from harness.judge.trace.counts import count_pace
 from harness.model import (
@@ -86,14 +77,12 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
         return "exit 0", False
     if trial.trace is None or not trial.ended_well:
         return trial.after_end((trial.gist.strip().splitlines() or [""])[-1]), trial.end in BAD
-    if trial.is_one_figure and over_time(trial) is None:
-        return f"ended well after {general(trial.run_s or 0.0, 3)} s", False
-    if trial.grows_by_design:
-        return f"ended well after step {trial.last_step}", False
-    whole = whole_trace(trial, trial.trace, limits=scenario.limits, steps=scenario.steps)
-    per = per_of([trial])
+    (launch,) = judge_launches([trial], limits=scenario.limits, steps=scenario.steps)
+    if not launch.is_traced:
+        lasted = f"{general(trial.run_s or 0.0, 3)} s" if trial.is_one_figure else f"step {trial.last_step}"
+        return f"ended well after {lasted}", False
+    whole, memory, per = launch.trace_verdict, launch.memory, per_of([trial])
     unit = unit_per(SIGNALS["memory"], per)
-    memory = whole.growth
     rate = f" {general(memory.rate, 3)} {unit}" if whole.verdict == "leak" and memory.rate else ""
     is_certain = whole.verdict in GOOD and memory.interval is not None and memory.interval[0] > 0
     if is_certain and is_small_growth(memory.rate or 0.0, limit=scenario.limits.leak_kib_per_step):
@@ -102,10 +91,9 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
         shown = f"{whole.verdict}{rate}"
     if whole.verdict == "leak" and memory.column in whole.beside:
         shown = f"{shown} of GPU memory"
-    growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps)
     grown = [
         f"{SIGNALS[name].title} {count_pace(name, growth, per)}"
-        for name, growth in growths.items()
+        for name, growth in launch.growths.items()
         if growth.verdict == "leak"
     ]
     told = [f"growth: {', '.join(grown)}"] if grown else []
@@ -124,13 +112,11 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     /dev/shm, which they share, fills up.
     """
     scenario = cell.variant.scenario
-    is_judged = not (trial.output.buffered or trial.is_one_figure or trial.grows_by_design or scenario.limits.exit_only)
-    if trial.trace is None or not is_judged:
+    judged = [each for each in judge_launches([trial], limits=scenario.limits, steps=scenario.steps) if each.is_traced]
+    if trial.trace is None or trial.output.buffered or not judged:
         return False
-    if shared_growths(trial, growths_of(trial, limits=scenario.limits, steps=scenario.steps)):
-        return True
     whole = whole_trace(trial, trial.trace, limits=scenario.limits, steps=scenario.steps)
-    return trial.conditions.beside > 0 and "slowdown" in whole.verdicts
+    return judged[0].mixed or (trial.conditions.beside > 0 and "slowdown" in whole.verdicts)
 
 
 # ---------------------------------------------------------------- how long the next launch is
