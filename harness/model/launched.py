@@ -118,23 +118,12 @@ left. The others are those of `harness narrow`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Searched:
-    """The figures behind the proposal of a bisection, for the log: the metric in question, whether launches run their
-    whole budget, the versions around the change, and the probability of each to be the outermost changed one."""
-
-    metric: str | None
-    whole: bool
-    bracket: tuple[str, str] | None
-    posterior: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Proposal:
     """The launches that a row needs next: one of each of `runs`, in random order, and why.
 
     `depth`: which launches use their whole budget. `only_known`: nothing is launched; only trials of earlier runs are
     taken over. A proposal without runs ends the row; its `skipped` then gives the reason for each cell that was not
-    launched. `shortens`: slow versions may have shorter launches.
+    launched. `shortens`: slow versions may have shorter launches. `figures` are those behind it, for the log.
     """
 
     kind: ProposalKind
@@ -144,7 +133,7 @@ class Proposal:
     shortens: bool = False
     depth: Depth = "usual"
     only_known: bool = False
-    searched: Searched | None = None
+    figures: Mapping[str, object] = field(default_factory=dict)
     skipped: Mapping[str, Skip] = field(default_factory=dict)
 
 

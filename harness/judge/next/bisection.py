@@ -34,7 +34,6 @@ from harness.model import (
     Metric,
     Proposal,
     RowRun,
-    Searched,
     Skip,
     Trial,
     next_round,
@@ -69,19 +68,19 @@ def propose_search(row: RowRun) -> Proposal:
 def _proposal(row: RowRun, decision: Decision, rules: Rules) -> Proposal:
     """Return the launches of a decision, and the figures behind it, with versions in place of positions."""
     names, whole = [run.cell.image.version for run in row.cells], decision.whole or rules.whole
-    searched = Searched(
-        metric=decision.metric,
-        whole=whole,
-        bracket=None if decision.bracket is None else (names[decision.bracket[0]], names[decision.bracket[1]]),
-        posterior={names[place]: chance for place, chance in decision.posterior},
-    )
+    figures = {
+        "metric": decision.metric,
+        "whole": whole,
+        "bracket": None if decision.bracket is None else tuple(names[place] for place in decision.bracket),
+        "posterior": {names[place]: chance for place, chance in decision.posterior},
+    }
     return Proposal(
         kind=decision.kind,
         reason=decision.reason,
         runs=tuple(row.cells[place] for place in decision.launch),
         round=next_round(row.cells),
         depth="whole" if whole else "thorough",
-        searched=searched,
+        figures=figures,
     )
 
 

@@ -11,7 +11,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from harness.model import CellRun, Proposal, RowRun
 from harness.model.watching import unheard
@@ -183,7 +183,6 @@ class HostRun:
             place["machine"] = cell.lane.host.machine
         launch = [f"{run.cell.image.version}{' (A/A replicate)' if run.cell.replicate else ''}" for run in launched]
         told = {"kind": proposal.kind, "reason": proposal.reason}
-        figures = {} if proposal.searched is None else asdict(proposal.searched)
         self.launcher.journal.write_decision(
-            {**place, "launch": launch, "round": proposal.round, **told, **figures, **(turn or {})}
+            {**place, "launch": launch, "round": proposal.round, **told, **proposal.figures, **(turn or {})}
         )
