@@ -98,7 +98,7 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     if not limits.exit_only:
         values = _judged_values(compared, alone, limits=limits)
         nan = nan_versions(compared.alike, limits)
-        compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
+        compared = replace(compared, not_finite={index: ", ".join(names) for index, names in nan.items()})
     compared, modes, found = _changes(replace(compared, limits=limits), row)
     verdicts, tested = compared.cells, list[str]()
     if not limits.exit_only:
@@ -118,10 +118,10 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     if moment is not None:
         told = _of_moment(moment, cells)
         warnings.insert(0, f"{planned.series.name} on {planned.lane}, {planned.variant}: {told}; {OWN_CACHE}")
-        for place in moment.broken:
-            launches = sum(trial.measured for trial in cells[place].trials)
-            undecided = replace(judged[place].verdict, verdicts=("inconclusive",), why=told, trials=launches)
-            judged[place] = replace(judged[place], verdict=replace(undecided, provisional=False))
+        for index in moment.broken:
+            launches = sum(trial.measured for trial in cells[index].trials)
+            undecided = replace(judged[index].verdict, verdicts=("inconclusive",), why=told, trials=launches)
+            judged[index] = replace(judged[index], verdict=replace(undecided, provisional=False))
     if unlike:
         warnings.insert(0, f"{planned.series.name} on {planned.lane}, {planned.variant}: {unlike}")
     return JudgedRow(
@@ -147,7 +147,7 @@ OWN_CACHE = (
 def _of_moment(moment: Moment, cells: Sequence[CellResult]) -> str:
     """Return since when launches fail, and that no version is to blame for it."""
     versions = [cell.cell.image.version for cell in cells]
-    broken, last = [versions[place] for place in moment.broken], versions[moment.place]
+    broken, last = [versions[index] for index in moment.broken], versions[moment.place]
     at = moment.last.started[:19].replace("T", " ")
     return (
         f"every launch ended well up to that of {last} at {at} UTC, and each launch of {', '.join(broken)} after it "
@@ -159,7 +159,7 @@ def _of_moment(moment: Moment, cells: Sequence[CellResult]) -> str:
 def _judged_values(compared: Compared, cells: Sequence[CellResult], *, limits: Limits) -> Mapping[str, Values]:
     """Return the verdicts on the values that the launches of each version returned, by metric."""
     both = zip(compared.trials, compared.alike, strict=True)
-    apart = [place for place, (own, same) in enumerate(both) if any(each.measured for each in own) and not any(same)]
+    apart = [index for index, (own, same) in enumerate(both) if any(each.measured for each in own) and not any(same)]
     values = judge_values(compared.alike, limits=limits, steps=compared.steps, apart=apart)
     versions, asked = [cell.cell.image.version for cell in cells], {limit.metric for limit in limits.metrics}
     return {
@@ -187,7 +187,7 @@ def _observations(
     """Yield what was seen in a row and is not judged: of numbers, what changes most comes first, and of those of one
     name, of which a loop may print one in each turn, the last; then what is `better`."""
     trials, versions = [cell.trials for cell in cells], [cell.cell.image.version for cell in cells]
-    launched = [place for place, own in enumerate(trials) if any(trial.measured for trial in own)]
+    launched = [index for index, own in enumerate(trials) if any(trial.measured for trial in own)]
     by_size = sorted(values, key=lambda name: (IS_EARLIER.search(name) is not None, -_largest_share(values[name])))
     observed, told = list[Observed](), dict[tuple[str, int, bool], str]()
     for name in by_size:
@@ -206,7 +206,7 @@ def _observations(
 
 def _largest_share(values: Values) -> float:
     """Return the largest change that is observed of a number, as a share."""
-    sides = [[values.seen[place].value for place in (each.before, each.after)] for each in values.observed]
+    sides = [[values.seen[index].value for index in (each.before, each.after)] for each in values.observed]
     known = ((a, b) for a, b in sides if a is not None and b is not None and math.isfinite(a + b))
     return max((abs(relative(a, b)) for a, b in known), default=0.0)
 
@@ -214,7 +214,7 @@ def _largest_share(values: Values) -> float:
 def finding_of(change: Change[int], cells: Sequence[CellResult]) -> Finding:
     """Return a change of a row as a finding. In a drift, every version that ran has a part in the change."""
     versions, first = [cell.cell.image.version for cell in cells], cells[0].cell
-    sides = [place for place in (change.before, change.after) if place is not None]
+    sides = [index for index in (change.before, change.after) if index is not None]
     return Finding(
         series=first.image.series,
         lane=first.lane,
@@ -224,12 +224,12 @@ def finding_of(change: Change[int], cells: Sequence[CellResult]) -> Finding:
         before=None if change.before is None else versions[change.before],
         after=versions[change.after],
         untestable=tuple(
-            versions[place] for place in change.between if change.kind != "drift" or not cells[place].verdict.trials
+            versions[index] for index in change.between if change.kind != "drift" or not cells[index].verdict.trials
         ),
         effect=change.effect,
         p=change.p,
         verdict=change.verdict,
-        confirmed=min(cells[place].verdict.trials for place in sides) >= AGREE,
+        confirmed=min(cells[index].verdict.trials for index in sides) >= AGREE,
     )
 
 
@@ -300,7 +300,7 @@ def _sized(change: Change[int], compared: Compared) -> Change[int]:
     little = compared.little(change.metric) if change.metric in LEVELS else {}
     if not little.keys() & {change.before, change.after}:
         return change
-    own = {**{place: level for place, (level, _) in compared.own_levels(change.metric).items()}, **little}
+    own = {**{index: level for index, (level, _) in compared.own_levels(change.metric).items()}, **little}
     old, new = own.get(-1 if change.before is None else change.before), own.get(change.after)
     signal, per = SIGNALS[change.metric], compared.cells[change.after].per
     if old is None or new is None or signal.falls or (change.metric == "peak_memory" and not min(old, new)):
@@ -314,17 +314,17 @@ def _with_doubts(cells: Sequence[CellResult], changes: Sequence[Change[int]]) ->
     told, ends = list(cells), [change.after for change in changes if change.metric == "outcome"]
     for change in changes:
         is_flaky = change.metric == "outcome" or change.verdict == "two modes"
-        places = list(change.between) if is_flaky else []
+        indexes = list(change.between) if is_flaky else []
         if change.metric == "outcome" and change.kind != "first_fixed":
-            places += range(change.after + 1, min((end for end in ends if end > change.after), default=len(cells)))
-        for place in places:
-            verdict, signal = cells[place].verdict, cells[place].verdict.of(change.metric)
+            indexes += range(change.after + 1, min((end for end in ends if end > change.after), default=len(cells)))
+        for index in indexes:
+            verdict, signal = cells[index].verdict, cells[index].verdict.of(change.metric)
             if verdict.verdict in GOOD and signal.seen in ("good", "none"):
                 launches = count(verdict.able(change.metric), "launch")
                 why = f"{launches} without it are too few to rule out the fault of the neighbouring version"
                 doubt = replace(signal, seen="blind", visible=None, why=why, remedy=SETTLED)
-                told[place] = replace(
-                    cells[place], verdict=replace(verdict, signals={**verdict.signals, change.metric: doubt})
+                told[index] = replace(
+                    cells[index], verdict=replace(verdict, signals={**verdict.signals, change.metric: doubt})
                 )
     return told
 
@@ -338,15 +338,15 @@ def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change[int
         if change.kind == "first_fixed" or not BAD & set(cells[change.after].verdict.verdicts):
             continue
         fixes = [each.after for each in changes if each.metric == change.metric and each.kind == "first_fixed"]
-        end = min((place for place in fixes if place > change.after), default=len(cells))
-        for place in range(change.after + 1, end):
-            cell, measured = cells[place], [trial for trial in cells[place].trials if trial.measured]
+        end = min((index for index in fixes if index > change.after), default=len(cells))
+        for index in range(change.after + 1, end):
+            cell, measured = cells[index], [trial for trial in cells[index].trials if trial.measured]
             if cell.verdict.verdict == "suspect" and len(measured) == 1:
                 seen, is_bad = describe_trial(cell.cell, measured[0])
                 if is_bad or measured[0].end == "setup":
                     since = f"bad since {cells[change.after].cell.image.version}, where launches agree"
                     why = f"{seen}; {since}: the search needed no more launches of this version"
-                    told[place] = replace(cell, verdict=replace(cell.verdict, why=why))
+                    told[index] = replace(cell, verdict=replace(cell.verdict, why=why))
     return told
 
 
@@ -406,8 +406,8 @@ def _warnings(
         )
     flaky = [change for change in changes if change.metric == "outcome" or change.verdict == "two modes"]
     verdicts = [cell.verdict for cell in cells]
-    if flaky and (places := perhaps_frequent(verdicts, [cell.trials for cell in cells])):
-        yield f"{series} on {lane}, {variant}: {_perhaps(cells, places)}"
+    if flaky and (indexes := perhaps_frequent(verdicts, [cell.trials for cell in cells])):
+        yield f"{series} on {lane}, {variant}: {_perhaps(cells, indexes)}"
     if also := _failing_besides(cells, [change for change in changes if change.metric == "outcome"]):
         versions = ", ".join(cell.cell.image.version for cell in also)
         yield (
@@ -432,10 +432,10 @@ def _failing_besides(cells: Sequence[CellResult], changes: Sequence[Change[int]]
     ]
 
 
-def _perhaps(cells: Sequence[CellResult], places: range) -> str:
-    """Return that launches of the versions at `places` may fail more often than those of the others."""
-    versions = dict.fromkeys(cells[place].cell.image.version for place in (places[0], places[-1]))
-    sides = [[cell.verdict for at, cell in enumerate(cells) if (at in places) is inside] for inside in (True, False)]
+def _perhaps(cells: Sequence[CellResult], indexes: range) -> str:
+    """Return that launches of the versions at `indexes` may fail more often than those of the others."""
+    versions = dict.fromkeys(cells[index].cell.image.version for index in (indexes[0], indexes[-1]))
+    sides = [[cell.verdict for at, cell in enumerate(cells) if (at in indexes) is inside] for inside in (True, False)]
     inside, others = (
         f"{sum(each.failed for each in side)} of {count(sum(each.at_risk for each in side), 'launch')}"
         for side in sides
@@ -495,8 +495,8 @@ def _left_out(row: VersionRow, cells: Sequence[CellResult], compared: Compared, 
     are_timed = not searched and row.variant.scenario.limits.of("step_time") is not None
     apart = compared.apart("step_time") if are_timed else ()
 
-    def named(places: Iterable[int]) -> str:
-        return ", ".join(row.cells[place].image.version for place in sorted(places))
+    def named(indexes: Iterable[int]) -> str:
+        return ", ".join(row.cells[index].image.version for index in sorted(indexes))
 
     told = set[int]()
     for table in compared.tables.get("step_time", ()) if are_timed else ():

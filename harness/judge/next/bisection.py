@@ -61,7 +61,7 @@ def propose_search(row: RowRun) -> Proposal:
         reason = f"{decision.reason}; only a version that is worse than the baseline, {version}, is bad"
         decision = replace(decision, reason=reason)
     needless = not_needed(versions, rules=rules)
-    skipped = {row.cells[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
+    skipped = {row.cells[index].cell.id: Skip(by="search", why=why) for index, why in needless.items()}
     return replace(_proposal(row, decision, rules), skipped=skipped)
 
 
@@ -71,13 +71,13 @@ def _proposal(row: RowRun, decision: Decision, rules: Rules) -> Proposal:
     figures = {
         "metric": decision.metric,
         "whole": whole,
-        "bracket": None if decision.bracket is None else tuple(names[place] for place in decision.bracket),
-        "posterior": {names[place]: chance for place, chance in decision.posterior},
+        "bracket": None if decision.bracket is None else tuple(names[index] for index in decision.bracket),
+        "posterior": {names[index]: chance for index, chance in decision.posterior},
     }
     return Proposal(
         kind=decision.kind,
         reason=decision.reason,
-        runs=tuple(row.cells[place] for place in decision.launch),
+        runs=tuple(row.cells[index] for index in decision.launch),
         round=next_round(row.cells),
         depth="whole" if whole else "thorough",
         figures=figures,
@@ -137,9 +137,9 @@ def _versions(row: RowRun, level: Metric) -> list[VersionEvidence]:
                 metric: _evidence(launches, metric, usual, timed=metric == "outcome" and not row.scenario.command)
                 for metric in STATE_METRICS
             },
-            figures=figures.get(place, {}),
+            figures=figures.get(index, {}),
         )
-        for place, run in enumerate(row.cells)
+        for index, run in enumerate(row.cells)
         for launches in [_launches(run, measured)]
     ]
 
@@ -163,7 +163,7 @@ def _level_of(row: RowRun, limits: Limits) -> Metric:
     sizes = dict[Metric, float]()
     for name in OF_RUNS:
         ends = [[*own.values()] for own in _figures(row, name).values() if own]
-        old, new = (statistics.median(ends[place]) if ends else 0.0 for place in (0, -1))
+        old, new = (statistics.median(ends[index]) if ends else 0.0 for index in (0, -1))
         if (limit := limits.log_of(name)) and abs(math.exp(new) - math.exp(old)) >= SIGNALS[name].least:
             sizes[name] = abs(new - old) / limit
     return max(sizes, key=sizes.__getitem__, default="run_time")
@@ -179,7 +179,7 @@ def _figures(row: RowRun, level: Metric) -> Mapping[int, Mapping[int, float]]:
     rounds = sorted({key for column in columns.values() for key in column})
     numbers = {key: number for number, key in enumerate(rounds)}
     return {
-        place: {numbers[key]: math.log(value) for key, value in column.items()} for place, column in columns.items()
+        index: {numbers[key]: math.log(value) for key, value in column.items()} for index, column in columns.items()
     }
 
 
@@ -248,8 +248,8 @@ def _levels(searched: Sequence[Change[int]], *, cells: Sequence[CellVerdict], ru
     steps = sorted((each for each in searched if each.metric == rules.level), key=lambda step: step.after)
     if not steps or rules.level_limit is None:
         return []
-    ends = {place for step in steps for place in (step.begin, step.after)}
-    ran = tuple(place for place, cell in enumerate(cells) if cell.trials or place in ends)
+    ends = {index for step in steps for index in (step.begin, step.after)}
+    ran = tuple(index for index, cell in enumerate(cells) if cell.trials or index in ends)
     shifts = [
         Changepoint(
             first=ran.index(step.after), stretch=(0, len(ran)), before=ran.index(step.begin),

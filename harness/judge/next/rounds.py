@@ -105,20 +105,20 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
     """
     good: int | None = None
     was_bad = False
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         if not cell.trials:
             continue
         is_agreed = bool(BAD & set(cell.verdicts))
         is_bad = is_agreed or cell.failed > 0 or cell.verdict == "suspect"  # any launch was bad, by itself
         if is_bad and not was_bad:
-            sides = (place,) if good is None else (good, place)
+            sides = (index,) if good is None else (good, index)
             if not is_agreed and cell.trials < asked.least:
                 return sides
             wanted = asked.least if cell.failed else min(AGREE, asked.least)
             if is_agreed and good is not None and cells[good].trials < wanted:
                 return (good,)
         was_bad = is_bad
-        good = place if cell.verdict in GOOD else good
+        good = index if cell.verdict in GOOD else good
     return ()
 
 
@@ -184,7 +184,7 @@ def _confirm(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     if not sides or row.cells[sides[-1]] not in able:
         return None
     spare = row.asked.most - row.asked.least
-    runs = [run for run in (row.cells[place] for place in sides) if run in able and _apart(row, run) < spare]
+    runs = [run for run in (row.cells[index] for index in sides) if run in able and _apart(row, run) < spare]
     if not runs or runs[-1] is not row.cells[sides[-1]]:
         return None
     versions = " and ".join(run.cell.image.version for run in runs)
@@ -241,7 +241,7 @@ def _more(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
             return _round(row, runs, next_round(row.cells), reason=together)
     cells = [judge_cell_of(run.cell, own, row.trials) for run, own in zip(row.cells, row.trials, strict=True)]
     flaky = wants_launches(cells, row.measured, trials_asked=row.asked)
-    reasons = {row.cells[place].cell.id: reason for place, reason in flaky.items()} | reasons
+    reasons = {row.cells[index].cell.id: reason for index, reason in flaky.items()} | reasons
     runs = [run for run in able if run.cell.id in reasons]
     if not runs:
         return None
