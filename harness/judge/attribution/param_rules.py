@@ -16,10 +16,9 @@ from harness.model import ParamCondition, Rule, Scalar, Variant
 
 MOST_PARAMS = 3
 """Maximum number of params in a rule. With more, the search over their sets takes much longer."""
-FEWEST_FOR_EXCEPTIONS = 10
-"""Minimum number of variants for a rule with exceptions: among fewer, an exception may as well be the rule."""
 EXCEPTIONS = 0.1
-"""Maximum share of variants that a rule may misclassify, if no rule is right for all."""
+"""Maximum share of variants that a rule may misclassify, if no rule is right for all: none of fewer than ten, of which
+an exception may as well be the rule."""
 
 Value = tuple[str, Scalar]
 """A value with its type's name: 1, 1.0 and True are three different values."""
@@ -104,8 +103,6 @@ def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[ParamRow]) -> d
 def _rough(names: Sequence[str], bad: Sequence[ParamRow], good: Sequence[ParamRow]) -> Rule | None:
     """Return the rule of one param with the fewest exceptions, if they are few; the majority decides on each value."""
     allowed = int(EXCEPTIONS * (len(bad) + len(good)))
-    if len(bad) + len(good) < FEWEST_FOR_EXCEPTIONS:
-        return None
     best: tuple[int, Rule] | None = None
     for name in names:
         wrong, kept = 0, []
