@@ -145,8 +145,6 @@ def _unsettled(launches: Launches) -> str | None:
         return None
     if _outnumbered(launches):
         return "its files could not be distinguished from those of other launches" if _all_mixed(launches) else None
-    if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
-        return "a number was NaN or infinity in one launch, but two must agree"
     good = sum(launch.is_good for launch in launches)
     if 0 < good < len(launches):
         return "the launches disagree"
@@ -295,8 +293,6 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
 
 def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches) -> str:
     bad = [launch for launch in support if launch.is_bad]
-    if not bad and all(launch.is_cut for launch in support):
-        return UNLIKE_STEPS
     words = _failure_words(quoted) if quoted.failure is not None or not quoted.is_traced else quoted.trace_verdict.why
     words = "; ".join([*_bad_growths(quoted), words])
     own_end = next((one.trial.message for one in support if one.trial.ended_early and not one.trial.is_one_figure), "")

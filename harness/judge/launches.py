@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from harness.amounts import general
-from harness.judge.comparable import WholeRun
+from harness.judge.comparable import UNLIKE_STEPS, WholeRun
 from harness.judge.comparison.which_launches import has_step_times, per_of
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.samples import sampled, without_file_pages
@@ -55,11 +55,6 @@ class JudgedTrial:
     alike: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def is_cut(self) -> bool:
-        """Return whether only whole runs count, and it did not end by itself."""
-        return isinstance(self.trial, WholeRun) and self.trial.is_cut
-
-    @property
     def is_traced(self) -> bool:
         """Return whether its trace was judged."""
         return bool(self.trace_verdict.verdicts)
@@ -84,8 +79,7 @@ class JudgedTrial:
             own = (*own, "growth")
         if self.failure is None or BAD & set(self.trace_verdict.verdicts):
             own = (*own, *self.trace_verdict.verdicts)
-        is_early = self.is_cut or (self.trial.ended_early and not self.trial.ran_to_its_end)
-        return own or (("inconclusive",) if is_early else ("flat",))
+        return own or (("inconclusive",) if self.trial.ended_early and not self.trial.ran_to_its_end else ("flat",))
 
     @property
     def is_good(self) -> bool:
@@ -119,7 +113,8 @@ class JudgedTrial:
         """Return whether the launch says nothing about memory: it was stopped once its steps were clearly slow, or only
         whole runs count."""
         cut = self.trial.out_of_time or self.trial.ended_early
-        return self.is_cut or (self.trial.end == "stopped" and not cut and self.verdicts == ("inconclusive",))
+        is_slow = self.trial.end == "stopped" and not cut and self.verdicts == ("inconclusive",)
+        return is_slow or (isinstance(self.trial, WholeRun) and self.trial.is_cut)
 
     @property
     def mixed(self) -> bool:
@@ -129,8 +124,8 @@ class JudgedTrial:
     @property
     def is_whole(self) -> bool:
         """Return whether the launch ran the whole budget, or to its own end."""
-        is_done = self.trial.end == "completed" and not self.is_cut
-        return is_done or self.steps >= self.asked.budget or self.trial.ran_to_its_end
+        made_all = self.trial.end == "completed" and not self.silent
+        return made_all or self.steps >= self.asked.budget or self.trial.ran_to_its_end
 
 
 def limits_of_version(own: Sequence[Trial], row: Sequence[Sequence[Trial]], scenario: Scenario) -> Limits:
@@ -322,6 +317,8 @@ def whole_trace(trial: Trial, trace: Trace, *, limits: Limits, steps: Steps) -> 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict:
     """Return the verdict on a trace, as far as the output, the time limit and other load on the machine allow."""
+    if isinstance(trial, WholeRun) and trial.is_cut:
+        return TraceVerdict(verdicts=("inconclusive",), steps=trial.last_step, why=UNLIKE_STEPS)
     is_untraced = trial.is_one_figure and over_time(trial) is None
     if trial.trace is None or not len(trial.trace.step) or is_untraced:
         return _untraced(trial)
