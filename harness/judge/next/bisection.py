@@ -245,20 +245,18 @@ def _widened(change: Change[int], searched: Sequence[Change[int]]) -> Change[int
 
 def _levels(searched: Sequence[Change[int]], *, cells: Sequence[CellVerdict], rules: Rules) -> list[Change[int]]:
     """Return the steps that are findings, by the rule of every history of levels."""
-    steps = sorted((each for each in searched if each.metric == rules.level), key=lambda step: step.after)
-    if not steps or rules.level_limit is None:
+    if rules.level_limit is None:
         return []
-    ends = {index for step in steps for index in (step.begin, step.after)}
-    ran = tuple(index for index, cell in enumerate(cells) if cell.trials or index in ends)
     shifts = [
         Changepoint(
-            first=ran.index(step.after), stretch=(0, len(ran)), before=ran.index(step.begin),
-            after=ran.index(step.after), size=math.log(step.effect.value), p=1.0 if step.p is None else step.p,
+            first=step.after, stretch=(0, len(cells)), before=step.begin, after=step.after, p=step.p,
             interval=(math.log(step.effect.bounds[0]), math.log(step.effect.bounds[1])),
+            size=math.log(step.effect.value),
         )
-        for step in steps
-        if step.effect is not None
+        for step in searched
+        if step.metric == rules.level and step.effect is not None and step.p is not None
     ]  # fmt: skip
-    levels = Levels(shifts=tuple(shifts))
-    found = level_changes(rules.level, ran, levels, least=rules.level_limit, baseline=rules.baseline)
+    has_baseline = rules.baseline is not None and cells[rules.baseline].trials
+    levels, baseline = Levels(shifts=tuple(shifts)), rules.baseline if has_baseline else None
+    found = level_changes(rules.level, range(len(cells)), levels, least=rules.level_limit, baseline=baseline)
     return [change for _, change in found]
