@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.amounts import general
-from harness.judge.cell import fails_late, judge_cell, needs_whole_budget, quiet
+from harness.judge.cell import fails_late, judge_cell, needs_whole_budget
 from harness.judge.comparison import which_launches
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.launches import NONE_ALIKE, SAMPLES_A_SECOND, Alike, judge_launches, limits_of_version, whole_trace
@@ -59,13 +59,10 @@ def judge_cell_of(
     so_far: bool = False,
     alike: Alike = NONE_ALIKE,
 ) -> CellVerdict:
-    """Return the verdict on a cell, without growth that is `alike`. `row`: the trials of all versions of its row.
-    `so_far`: it is flat if nothing is missing except a launch that runs the whole budget."""
+    """Return the verdict on a cell, `so_far` or as a whole, without growth that is `alike`. `row`: the trials of all
+    versions of its row."""
     limits, steps = limits_of_version(trials, row, cell.variant.scenario), cell.variant.scenario.steps
-    judged = judge_cell(trials, limits=limits, steps=steps, alike=alike)
-    if so_far and judged.verdict == "inconclusive" and quiet(trials, limits=limits, steps=steps, alike=alike):
-        return replace(judged, verdicts=("flat",))
-    return judged
+    return judge_cell(trials, limits=limits, steps=steps, so_far=so_far, alike=alike)
 
 
 def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:

@@ -57,8 +57,11 @@ from harness.model.measured import LEAST_STEPS
 Launches = Sequence[JudgedTrial]
 
 
-def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, alike: Alike = NONE_ALIKE) -> CellVerdict:
-    """Return the verdict on a cell. Infrastructure failures are ignored; without other trials the cell is untested."""
+def judge_cell(
+    trials: Sequence[Trial], *, limits: Limits, steps: Steps, so_far: bool = False, alike: Alike = NONE_ALIKE
+) -> CellVerdict:
+    """Return the verdict on a cell. Infrastructure failures are ignored; without other trials the cell is untested.
+    `so_far`: it is flat if nothing is missing except a launch that runs the whole budget."""
     launches = judge_launches(trials, limits=limits, steps=steps, alike=alike)
     if not launches:
         setups = [trial for trial in trials if trial.end == "setup"]
@@ -66,7 +69,9 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, alike: 
         why = with_message[-1].gist if with_message else "no launch finished"
         return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))
     names, support = _judged(telling(launches))
-    return _summarized(names, launches=launches, support=support, limits=limits)
+    verdict = _summarized(names, launches=launches, support=support, limits=limits)
+    is_quiet = so_far and names == ("inconclusive",) and all(launch.is_good for launch in telling(launches))
+    return replace(verdict, verdicts=("flat",)) if is_quiet else verdict
 
 
 def telling(launches: Launches) -> Launches:
@@ -177,12 +182,6 @@ def _all_mixed(launches: Launches) -> bool:
     """Return whether there are whole launches, and growth in /dev/shm cannot be judged in any of them."""
     whole = [launch for launch in launches if launch.is_whole]
     return bool(whole) and all(launch.mixed for launch in whole)
-
-
-def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, alike: Alike) -> bool:
-    """Return whether every launch is good as far as it ran."""
-    launches = judge_launches(trials, limits=limits, steps=steps, alike=alike)
-    return bool(launches) and all(launch.is_good for launch in telling(launches))
 
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:

@@ -14,6 +14,7 @@ from typing import Literal
 from harness.judge.history import flaky
 from harness.judge.history.flaky import NOTHING, Evidence, Reach
 from harness.judge.history.transitions import state_changes
+from harness.judge.launches import ENOUGH_FAILED
 from harness.model import Change, Metric
 from harness.model.judged import State
 
@@ -70,17 +71,15 @@ RowVersions = Sequence[VersionEvidence]
 class Rules:
     """Rules of a bisection.
 
-    `agree`: launches on each side of a change that must agree before a version is named. `failures`: launches that
-    should have failed, in all versions from the named one on, if the search can still afford it. `least`: launches of
-    each end before two equal ends are believed. `most`: launches of any version. `alpha`: the probability of leaving
-    the right version out of an answer. `level`: the level signal whose changes are searched for; `level_limit`: the log
-    of the ratio that counts, None if levels are not compared. `baseline`: the position of the version that is launched
-    with the ends. `whole`: the next launches make as many steps as possible; otherwise a version's next launch may stop
+    `agree`: launches on each side of a change that must agree before a version is named. `least`: launches of each end
+    before two equal ends are believed. `most`: launches of any version. `alpha`: the probability of leaving the right
+    version out of an answer. `level`: the level signal whose changes are searched for; `level_limit`: the log of the
+    ratio that counts, None if levels are not compared. `baseline`: the position of the version that is launched with
+    the ends. `whole`: the next launches make as many steps as possible; otherwise a version's next launch may stop
     where its last one did.
     """
 
     agree: int = 2
-    failures: int = 4
     least: int = 3
     most: int = 8
     alpha: float = 0.004
@@ -217,7 +216,7 @@ class StateHistory:
 
     def enough_failures(self, change: Change[int]) -> bool:
         """Return whether the failures rule out a flaky one, or the launches for a clear outcome are spent."""
-        if self.metric != "outcome" or self.failures_from(change) >= self.rules.failures:
+        if self.metric != "outcome" or self.failures_from(change) >= ENOUGH_FAILED:
             return True
         testable = sum(version.testable for version in self.versions)
         enough = math.ceil(math.log2(max(1, testable))) + 2 * self.rules.agree

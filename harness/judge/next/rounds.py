@@ -90,11 +90,6 @@ def noise(row: RowRun) -> Noise | None:
     } or None
 
 
-def is_compared(run: CellRun) -> bool:
-    """Return whether the step times of a version can be compared."""
-    return any(has_step_times(trial) for trial in run.measured)
-
-
 def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
     """Return the positions of the versions to launch again for the first change that is not confirmed: the last good
     and the first bad version until two launches of the bad one agree, then the good one alone as often as it takes.
@@ -140,7 +135,10 @@ def chosen_replicate(row: RowRun) -> CellRun | None:
     able = [run for run in row.cells if run.runnable]
     if len(able) < 2 or not row.measures_noise or not _compares_steps(row.scenario):
         return None
-    oldest = next((run for run in able if is_compared(run) or (not run.measured and _may_go_on(row, run))), None)
+    timed = [
+        run for run in able if any(map(has_step_times, run.measured)) or (not run.measured and _may_go_on(row, run))
+    ]
+    oldest = next(iter(timed), None)
     if oldest is None or not oldest.measured:
         return None
     # Many versions show the noise themselves, if their steps are too brief for small changes to matter.
