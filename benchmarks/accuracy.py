@@ -27,13 +27,14 @@ PARTS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"only some: {', '.join(PARTS)}")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200, help="traces per generator; other parts use fewer")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     options = parser.parse_args()
     begun = time.monotonic()
     content: dict[str, Any] = {"seed": options.seed, "count": options.count}
-    for name, part in PARTS.items():
+    for name, part in {name: PARTS[name] for name in options.parts or PARTS}.items():
         found = part.rows(seed=options.seed, count=options.count // part.SHARE or 1)
         print(part.table(found), flush=True, end="\n\n")
         content[name] = [asdict(row) for row in found]
