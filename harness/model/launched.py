@@ -233,7 +233,7 @@ class RowRun:
     """True if the verdict is the last one, and the full traces are gone."""
 
     def __str__(self) -> str:
-        return " on ".join(self.place[:2]) + f", {self.place[2]}"
+        return str(self.planned)
 
     @property
     def place(self) -> tuple[str, str, str]:

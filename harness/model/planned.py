@@ -84,6 +84,9 @@ class VersionRow:
     variant: Variant
     cells: tuple[Cell, ...]
 
+    def __str__(self) -> str:
+        return f"{self.series.name} on {self.lane}, {self.variant}"
+
     @property
     def baseline(self) -> int | None:
         """Return the position of the baseline image; None if the matrix names none."""

@@ -69,6 +69,7 @@ ROOMS = {
         ("attribution",),
         ("signal_verdicts", "unpaired", "api"),
         ("next",),
+        ("row_warnings",),
         ("row",),
         ("halving",),
         ("beside", "run"),
