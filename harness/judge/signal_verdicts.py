@@ -19,8 +19,8 @@ from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, L
 from harness.judge.comparison.level_rules import EXACT, RULES, why_end_is_hidden
 from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING, share_of_run
 from harness.judge.history.changes import signal_share_of
-from harness.judge.history.precision import SURE, Rise
 from harness.judge.history.returned_values import Values
+from harness.judge.history.rises import SURE, Rise
 from harness.judge.history.transitions import exact_p
 from harness.judge.launches import AGREE, shares_folders
 from harness.model import (

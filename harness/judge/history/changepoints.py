@@ -83,6 +83,11 @@ class Levels:
         """Return the level of each piece."""
         return tuple(itertools.accumulate((shift.size for shift in self.shifts), initial=self.height))
 
+    def pieces(self, versions: int) -> list[range]:
+        """Return the versions of each piece."""
+        edges = [0, *(shift.first for shift in self.shifts), versions]
+        return [range(begin, end) for begin, end in itertools.pairwise(edges)]
+
     def mean_at(self, place: int) -> float:
         """Return the level of a version."""
         return self.means[sum(shift.first <= place for shift in self.shifts)]

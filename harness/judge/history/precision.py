@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
-from scipy.special import chdtri, stdtrit
+from scipy.special import chdtri
 
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared, modes_of
 from harness.judge.comparison.level_rules import EXACT, late_spread, mixes_turns
-from harness.judge.comparison.noise import cautious, floor, spread_of
+from harness.judge.comparison.noise import floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     RoundTable,
@@ -30,15 +29,15 @@ from harness.judge.comparison.round_tables import (
     rounds_in_common,
 )
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.history.changepoints import FEW_VERSIONS, least_found, own_noise
+from harness.judge.history.changepoints import FEW_VERSIONS, least_found
 from harness.judge.history.changes import KnownLevels, known_levels, signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
+from harness.judge.history.rises import SURE, Rise, margins, rises_over
 from harness.model import (
     LEVELS,
     SIGNALS,
     STAND_INS,
     Change,
-    Floats,
     Limits,
     Noise,
     Spread,
@@ -57,25 +56,6 @@ distribution).
 """
 WANTED_ROUNDS = 3
 """Rounds that all compared versions should share."""
-SURE = 0.95
-"""Probability that a version's rise is below its upper bound, and that it is above its lower bound."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rise:
-    """The rise of a version's level over the level that it is compared with, a log, and the margin of its bounds."""
-
-    size: float
-    margin: float
-
-    @property
-    def low(self) -> float:
-        return self.size - self.margin
-
-    @property
-    def high(self) -> float:
-        """Return the rise that is ruled out. A version that improved may still differ by the margin."""
-        return max(self.size, 0.0) + self.margin
 
 
 def rises_of_levels(compared: Compared) -> Mapping[str, Mapping[int, Rise]]:
@@ -117,59 +97,11 @@ def _limited(limits: Limits) -> Mapping[str, float]:
 def rises(known: KnownLevels, baseline: int | None) -> dict[int, Rise]:
     """Return the rise of each version by position: from the reference or from the level before its own, whichever is
     higher."""
-    positions, laid = known.table.positions, known.laid
-    edges = [0, *(shift.first for shift in known.levels.shifts), len(positions)]
-    pieces = [range(begin, end) for begin, end in itertools.pairwise(edges)]
-    means, margins = laid.values.mean(axis=0), partial(_margins, laid.spread, rounds=laid.rounds, least=known.alike)
+    positions, pieces = known.table.positions, known.levels.pieces(known.laid.versions)
     base = positions.index(baseline) if baseline in positions else 0
-    reference = next(piece for piece in pieces if base in piece)
-    within = _rises_within(means[reference], laid.shares[reference], base - reference.start, margins)
-    found = dict(zip(reference, within, strict=True))
-    for before, piece in itertools.pairwise([reference, *pieces]):
-        for column in piece if piece != reference else ():
-            over = [
-                Rise(
-                    size=float(means[column] - means[side].mean()),
-                    margin=float(margins(laid.shares[column], laid.shares[side].mean() / len(side))),
-                )
-                for side in (reference, before)
-            ]
-            found[column] = max(over, key=lambda each: each.high)
-    for column in found.keys() - {base}:  # a noisier version is ruled out only within its own noise
-        if (noises := own_noise(laid, np.array([column]))) is not None:
-            own = float(stdtrit(noises[0].freedom, SURE)) * noises[0].deviation * math.sqrt(laid.shares[column])
-            found[column] = replace(found[column], margin=max(found[column].margin, own))
-    return {positions[column]: found[column] for column in sorted(found)}
-
-
-def _rises_within(means: Floats, shares: Floats, base: int, margins: Callable[..., Floats]) -> Iterator[Rise]:
-    """Yield the rise of each version of the reference level, in which no change was found: the highest of all stretches
-    of neighbours with which it may have risen, over the rest of the level. A comparison of a version with all others
-    would hide a rise that they share. Only the base itself has not risen."""
-    if len(means) == 1:
-        yield Rise(size=0.0, margin=float(margins(shares[0], shares[0])))
-        return
-    first, stop = np.triu_indices(len(means) + 1, 1)
-    holds_base = (first <= base) & (base < stop)
-    first, stop = (each[~holds_base | (stop - first == 1)] for each in (first, stop))
-    sums, count = np.concatenate([[[0.0], [0.0]], np.cumsum([means, shares], axis=1)], axis=1), stop - first
-    (inside, own), others = sums[:, stop] - sums[:, first], len(means) - count
-    sizes = inside / count - (sums[0, -1] - inside) / others
-    of_sizes = margins(own / count**2, (sums[1, -1] - own) / others**2)
-    highs = np.maximum(sizes, 0.0) + of_sizes
-    for column in range(len(means)):
-        best = int(np.argmax(np.where((first <= column) & (column < stop), highs, -np.inf)))
-        yield Rise(size=float(sizes[best]), margin=float(of_sizes[best]))
-
-
-def _margins(spread: Spread, share: npt.ArrayLike, others: npt.ArrayLike, *, rounds: int, least: float) -> Floats:
-    """Return the margins of the rises of levels over others, of which noise makes such a share of the variance of a
-    launch: at least `least`, by which equal images differ."""
-    if not spread.deviation:
-        return np.zeros(np.shape(share))
-    quantile = float(stdtrit(cautious(spread, rounds).freedom, SURE))
-    errors = spread.deviation * np.sqrt(np.asarray(share) + np.asarray(others))
-    return np.asarray(np.maximum(quantile * errors, least))
+    reference = next(at for at, piece in enumerate(pieces) if base in piece)
+    over = [(reference, at - 1 if at else reference) for at in range(len(pieces))]
+    return dict(zip(positions, rises_over(known.laid, pieces, over, base=base, least=known.alike), strict=True))
 
 
 def _certainly_bad(known: KnownLevels, baseline: int | None, *, alpha: float) -> set[int]:
@@ -335,7 +267,7 @@ def too_wide(
     spread, alike = _lowest(known.laid.spread, ratio), None if of_lane is None else _lowest(of_lane, ratio)
     found = least_found(spread, rounds=most, versions=versions, alpha=alpha)
     shares = 1 / most, 1 / most / (versions - 1)
-    margin = float(_margins(spread, *shares, rounds=most, least=floor(alike, rounds=most)))
+    margin = float(margins(spread, *shares, rounds=most, least=floor(alike, rounds=most)))
     if not any(is_mixed or margin <= least or rise.size >= max(least, found) for rise in unsure.values()):
         return None
     highest = signal_share_of(metric, max(rise.high for rise in unsure.values()))

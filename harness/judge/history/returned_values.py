@@ -23,8 +23,8 @@ from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, w
 from harness.judge.comparison.printed_lines import is_luck, prints_number
 from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
-from harness.judge.history.changepoints import find_levels, lay_out, least_found
-from harness.judge.history.changes import BACK, joined, of_parts, strictest
+from harness.judge.history.changepoints import Laid, find_levels, lay_out
+from harness.judge.history.changes import BACK, joined, of_parts
 from harness.judge.history.exact_values import (
     EXACT_LIMIT,
     LAST_DIGITS,
@@ -41,6 +41,7 @@ from harness.judge.history.exact_values import (
     usual_value,
     worse_by,
 )
+from harness.judge.history.rises import SURE, Rise, rises_over
 from harness.judge.history.transitions import ALPHA, state_changes, with_sides
 from harness.judge.launches import AGREE
 from harness.model import (
@@ -55,7 +56,6 @@ from harness.model import (
     SignalVerdict,
     Steps,
     Trial,
-    log_of_change,
     worse_if,
     worse_measure,
 )
@@ -141,6 +141,8 @@ OTHER_RESULT = "other_result"
 """Signal of the observation that an exact value is another one, without a proof that it is worse."""
 MOST_ASKED = 50.0
 """Largest limit, in percent, that is named for another result."""
+SAME = Rise(size=0.0, margin=0.0)
+"""The rise of a value that is the same in all launches."""
 _WORSE = ("value", "late")
 
 
@@ -359,13 +361,14 @@ class _Metric:
 
     def judged(self) -> Values:
         exact, is_noisy = self.exact, self.is_noisy
-        visible: float | None = 0.0
+        rises: Mapping[int, Rise] = {place: SAME for place, own in enumerate(exact) if own is not None}
         varies, lost = self._no_longer_exact()
         if is_noisy:
-            changes, observed, visible = self._of_noisy(self.rows, usual_value)
+            changes, observed, rises = self._of_noisy(self.rows, usual_value)
             if not changes and not self.is_at_end:
-                late = self._of_noisy(self.long_rows, late_value)[0]
+                late, _, of_late = self._of_noisy(self.long_rows, late_value)
                 changes = [replace(change, verdict="late") for change in late]
+                rises = of_late if changes else rises
             changes = [one for one in changes if not any(one.after == each.after for each in varies)]
         else:
             known = {at: own for at, own in enumerate(exact) if own is not None and not self._is_other(at)}
@@ -378,10 +381,8 @@ class _Metric:
             (self.rows if is_noisy and not is_late else self.long_rows),
         )
         seen = [
-            self._verdict(
-                place, list(own.values()), figure=figure, visible=visible if is_noisy or agreed is not None else None
-            )
-            for place, (own, agreed) in enumerate(zip(rows, exact, strict=True))
+            self._verdict(place, list(own.values()), figure=figure, rise=rises.get(place))
+            for place, own in enumerate(rows)
         ]
         for one in observed:
             for place in range(one.after, one.after if one.last is None else one.last + 1):
@@ -401,7 +402,7 @@ class _Metric:
                 *lost,
                 *(() if first_nan(self.name, self.launches) else observed),
             ),
-            is_tested=is_noisy and visible is not None,
+            is_tested=is_noisy and bool(rises),
         )
 
     def _vanished(self) -> list[State]:
@@ -613,9 +614,9 @@ class _Metric:
 
     def _of_noisy(
         self, rows: Sequence[Mapping[Trial, Floats]], figure: Callable[[Floats], float]
-    ) -> tuple[list[Change[int]], list[Observed], float | None]:
+    ) -> tuple[list[Change[int]], list[Observed], Mapping[int, Rise]]:
         """Return the changes beyond the limit, without a limit of the matrix file also the other changes, which are
-        observed; and the minimum detectable effect. `figure` is that of a launch.
+        observed; and by which share each version may be worse. `figure` is that of a launch.
         """
         rows = [{trial: values for trial, values in own.items() if not trial.is_replicate} for own in rows]
         columns = {
@@ -628,19 +629,25 @@ class _Metric:
             if not self._is_other(place)
         }
         size, told = scale(columns), list[tuple[Sequence[int], Sequence[Change[int]]]]()
-        observed, visible = list[Observed](), None
+        observed, rises = list[Observed](), dict[int, Rise]()
         for part in measured_together([list(own) for own in rows]):
             ran = [{(trial.run, trial.round) for trial in own} for own in part]
             own = {place: {at: column[at] for at in column if at in ran[place]} for place, column in columns.items()}
             table = table_of(own, scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
             if table is not None:
-                found, seen, least = self._of_table(table, size=size)
-                visible = least if visible is None else visible
+                found, seen, own_rises = self._of_table(table, size=size)
+                rises = {**own_rises, **rises}
                 observed += [each for each in seen if not any({each.before, each.after} <= {*at} for at, _ in told)]
                 told.append((table.positions, found))
-        return of_parts(told), observed, visible
+        usual = {place: float(np.mean([*column.values()])) for place, column in columns.items() if column}
+        for place in usual.keys() - rises.keys() if rises else ():  # too few launches to compare by rounds
+            change = relative(usual[min(rises)], usual[place], scale=0.0 if usual[min(rises)] else size)
+            worse = worse_by(change, "change" if self.rule is None else self.rule.rule)
+            wide = max(rise.margin for rise in rises.values()) * math.sqrt(max(map(len, columns.values())))
+            rises[place] = Rise(size=worse, margin=wide)
+        return of_parts(told), observed, rises
 
-    def _of_table(self, table: RoundTable, *, size: float) -> tuple[list[Change[int]], list[Observed], float]:
+    def _of_table(self, table: RoundTable, *, size: float) -> tuple[list[Change[int]], list[Observed], dict[int, Rise]]:
         """Return what `_of_noisy` does, by one table of values as shares of `size`."""
         limit = NOISY_LIMIT if self.rule is None or self.rule.rule == "equal" else self.rule.limit
         laid, places = lay_out(table.values), table.positions
@@ -648,12 +655,13 @@ class _Metric:
         means = dict(zip(places, (float(mean) * size for mean in table.levels), strict=True))
         observed = []
         heights = [float(table.levels.mean()) + mean for mean in levels.means]  # levels are relative to the mean
-        good, bad, top, worst, low = heights[0], False, heights[0], heights[0], 0
+        sizes = np.maximum(np.abs(heights), laid.spread.deviation)  # a level may be near zero
+        best, bad, top, worst, low, over = 0, False, heights[0], heights[0], 0, [0]
         changes: list[Change[int]] = []
         for at, (shift, level) in enumerate(zip(levels.shifts, heights[1:], strict=True)):
-            is_jump = abs(shift.size) >= limit
+            is_jump, good = abs(shift.size) >= limit * sizes[at], heights[best]
             is_back = abs(level - top) > BACK * abs(top - good)
-            worse = self._is_beyond(good * size, level * size, scale=size) or (bad and not is_back)
+            worse = self._is_beyond(good * size, level * size, scale=sizes[best] * size) or (bad and not is_back)
             beyond = all(self._is_beyond(one * size, level * size) for one in (heights[at], worst))
             if worse != bad or (bad and is_jump and self._is_one_way and beyond):
                 whole = shift if bad or is_jump or low == at else joined(levels.shifts[low : at + 1])
@@ -669,25 +677,36 @@ class _Metric:
                 before, after = places[shift.before], places[shift.after]
                 observed.append(self._observed(before, after, means[before], means[after]))
             bad, top = worse, level if worse else top
+            over.append(best)
             if not worse and self._is_better(good * size, level * size):
-                good, low = level, at + 1
-        alpha = strictest(self.signal, rows=1)
-        visible = least_found(laid.spread, rounds=laid.rounds, versions=laid.versions, alpha=alpha)
-        return changes, observed, visible
+                best = low = at + 1
+        rises = self._rises(laid, levels.pieces(laid.versions), [(one,) for one in over], sizes)
+        return changes, observed, dict(zip(places, rises, strict=True))
+
+    def _rises(self, laid: Laid, pieces: Sequence[range], over: Sequence[tuple[int]], sizes: Floats) -> Iterator[Rise]:
+        """Yield by which share of the level that it is compared with each version may be worse, or differ if both ways
+        count."""
+        signs = {"rise": (1,), "drop": (-1,)}.get("" if self.rule is None else self.rule.rule, (1, -1))
+        turned = (replace(laid, values=sign * laid.values, raw=sign * laid.raw) for sign in signs)
+        ways = [rises_over(each, pieces, over, base=0, least=0.0) for each in turned]
+        shares = [float(sizes[one]) for piece, (one,) in zip(pieces, over, strict=True) for _ in piece]
+        for rises, share in zip(zip(*ways, strict=True), shares, strict=True):
+            rise = max(rises, key=lambda one: one.high)
+            yield Rise(size=rise.size / share, margin=rise.margin / share)
 
     # ------------------------------------------------------------ verdicts
 
     def _verdict(
-        self, place: int, rows: Sequence[Floats], *, figure: Callable[[Floats], float], visible: float | None
+        self, place: int, rows: Sequence[Floats], *, figure: Callable[[Floats], float], rise: Rise | None
     ) -> SignalVerdict:
-        """Return what a version shows. `figure` is that of a launch, `visible` the minimum detectable effect."""
+        """Return what a version shows. `figure` is that of a launch, `rise` the share by which it may be worse."""
         medians = [figure(values) for values in rows if np.isfinite(values).any()]
         is_nan, name = self.nan[place], self.name
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
         if self.limit is None and self.rule is not None and (self.is_noisy or len(self.clean) > 1):
             limit = self.noisy_limit if self.is_noisy else EXACT_LIMIT
-        plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
+        plain = SignalVerdict(seen="good", value=value, limit=limit, visible=None if rise is None else rise.high)
         if place in self.apart:
             why = "its launches ran under other conditions than those of the other versions"
             remedy = "`--fresh` measures all versions again, side by side"
@@ -707,7 +726,7 @@ class _Metric:
             return replace(plain, seen="none", why=why)
         if self.limit is None:
             return self._by_usual_limit(plain)
-        return self._by_limit(plain, rows, place=place, limit=self.limit)
+        return self._by_limit(plain, rows, place=place, limit=self.limit, rise=rise)
 
     def _by_usual_limit(self, plain: SignalVerdict) -> SignalVerdict:
         """Return `plain`, which is good, or a verdict of `none` if a change might not have shown. It is not blind:
@@ -741,7 +760,7 @@ class _Metric:
         return replace(plain, seen="none", why=why, remedy=remedy)
 
     def _by_limit(
-        self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit
+        self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit, rise: Rise | None
     ) -> SignalVerdict:
         """Return `plain`, which is good, or a blind verdict if the limit cannot be checked."""
         if plain.value is None:
@@ -753,13 +772,12 @@ class _Metric:
                 f"scenario, or write `{self.name}: {{change: 1%}}`"
             )
             return replace(plain, seen="blind", why=why)
-        if plain.visible is None:
+        if rise is None:
             remedy = with_trials(ENOUGH_LAUNCHES)
             return replace(plain, seen="blind", why="two launches that agree are needed", remedy=remedy)
-        if limit.rule != "equal" and plain.visible > limit.limit:
-            falls = limit.rule == "drop"
-            visible, least = (log_of_change(share, falls=falls) for share in (plain.visible, limit.limit))
-            more = more_launches(len(rows), visible=visible, limit=least)
+        if limit.rule != "equal" and rise.high > limit.limit:
+            left, versions = limit.limit - max(rise.size, 0.0), len(self.launches)
+            more = more_launches(len(rows), visible=rise.margin, limit=left, versions=versions, share=1 - SURE)
             written = f"metrics: {{{self.name}: {{{limit.rule}: …}}}}"
             return replace(plain, seen="blind", remedy=wider(written, more=more, timed=False))
         return plain
@@ -828,6 +846,9 @@ def ratio(old: float, new: float) -> Effect | None:
 
 
 def scale(columns: Columns) -> float:
-    """Return the median size of the values, by which differences are divided; 1 if it is zero or unknown."""
-    sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
-    return float(np.median(sizes)) or 1.0 if sizes else 1.0
+    """Return the median size of the oldest version's values, by which differences are divided, as later versions must
+    not change what is said of earlier ones; of all values if it is nothing beside that; 1 if it is zero or unknown."""
+    sizes = [[abs(value) for value in column.values() if math.isfinite(value)] for column in columns.values()]
+    every = float(np.median([*chain(*sizes)])) if any(sizes) else 0.0
+    oldest = next((float(np.median(own)) for own in sizes if own), 0.0)
+    return (oldest if oldest > LAST_DIGITS * every else every) or 1.0

@@ -950,3 +950,53 @@ def test_a_rate_that_some_launches_share_is_a_level() -> None:
     for quiet in (found(1250, 1250, 1190, 1250), found(600, 600, 1250, 1250)):
         assert (quiet.changes, [each.seen for each in quiet.seen]) == ((), ["good"] * 4)
     assert not found(1250, 1250, 1190, 1250).observed
+
+
+def levels_of(levels: list[float], *, launches: int, noise: float, seed: int) -> list[list[Trial]]:
+    """Return versions whose launches return a loss that is the same in all steps, with noise from launch to launch."""
+    rng, rows = np.random.default_rng(seed), [[returning(1.0, number=n) for n in range(launches)] for _ in levels]
+    for level, own in zip(levels, rows, strict=True):
+        for trial in own:
+            assert trial.trace is not None
+            trial.trace.columns["loss"][:] = level * (1 + noise * rng.normal())
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "given_limit"),
+    [(1.0, 1.6, limit("rise", 0.5)), (1.0, 2.5, limit("rise", 1.0)), (1.0, 0.895, limit("drop", 0.1))],
+)
+def test_versions_that_are_added_do_not_hide_a_change_beyond_the_limit(
+    old: float, new: float, given_limit: MetricLimit
+) -> None:
+    """The share was that of the median of all versions: 1 → 1.6 in six of eight was good with `rise: 50%`."""
+    for more in (1, 6):
+        rows = levels_of([old, old, *[new] * more], launches=5, noise=0.003, seed=1)
+        assert kinds(judged(rows, given_limit)) == [("first_bad", 1, 2)]
+
+
+def test_versions_that_are_added_do_not_make_a_change_within_the_limit_bad() -> None:
+    """−9.5 % was beyond `drop: 10%` if most versions had it."""
+    found = judged(levels_of([1.0] * 2 + [0.905] * 6, launches=5, noise=0.003, seed=1), limit("drop", 0.1))
+    assert (found.changes, {one.seen for one in found.seen}) == ((), {"good"})
+
+
+def test_a_value_that_may_have_risen_by_its_limit_is_not_called_good() -> None:
+    """A metric 10 % higher was good in 45 of 60 rows of 8 launches with `rise: 10%`; 2.6 % was said to be ruled out."""
+    good = 0
+    for seed in range(20):
+        rows = levels_of([1.0, 1.0, 1.1, 1.1], launches=8, noise=0.03, seed=seed)
+        found = judged(rows, limit("rise", 0.1))
+        good += not found.changes and found.seen[2].seen == "good"
+        assert all(one.visible is not None and one.visible > 0.04 for one in found.seen[2:])
+    assert good <= 4
+
+
+def test_a_value_that_varies_by_a_third_of_its_limit_is_decided_in_equal_versions() -> None:
+    """54 of 60 such rows of three launches were undecided."""
+    decided = sum(
+        all(one.seen == "good" for one in judged(levels_of([1.0] * 4, launches=3, noise=0.03, seed=seed), given).seen)
+        for seed in range(20)
+        for given in [limit("rise", 0.1)]
+    )
+    assert decided >= 18

@@ -14,7 +14,8 @@ import pytest
 from harness.judge.cell import more_launches
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
-from harness.judge.history.precision import Rise, differs_late, wants_round
+from harness.judge.history.precision import differs_late, wants_round
+from harness.judge.history.rises import Rise
 from harness.judge.row import with_remedy
 from harness.judge.signal_verdicts import with_findings, with_signals
 from harness.model import (
