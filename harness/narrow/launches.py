@@ -213,7 +213,7 @@ class _Reader:
     def _value(self, trial: Trial, name: str) -> Reading:
         """Compare what the scenario returned with what it returned in A and in B."""
         if self.finding.verdict == "nan" or any(name in each.not_finite for each in self.b):
-            return ("bad", f"{name} is not finite") if name in trial.not_finite else ("good", "")
+            return ("bad", f"{name} is NaN, infinity or beyond 1e30") if name in trial.not_finite else ("good", "")
         own = self._level(trial, name)
         if self.finding.verdict == "vanished":
             return ("good", "") if own is not None else ("bad", f"this version gave no `{name}`")

@@ -486,7 +486,9 @@ def no_limit() -> RunResult:
 
 
 NAN = SignalVerdict(
-    seen="suspect", why="a number was NaN or infinity in one launch", remedy="more launches would settle it"
+    seen="suspect",
+    why="a number was NaN, infinity or beyond 1e30 in one launch",
+    remedy="more launches would settle it",
 )
 SLOWING = (
     "3 of 6 launches: RSS grows 0.347 KiB/step (0.161 to 0.587), but the growth is slowing down: "

@@ -163,7 +163,11 @@ LOSS_IS_NOT_ASKED = Limits(metrics=(MetricLimit(metric="loss", rule="none", limi
         ),
         (whole(grows={"gpu_kib": 0 * ROWS}), Limits(), ("flat to step 4000", False)),
         # the line of a launch whose loss was NaN from its first step said only "flat to step 4000"
-        (whole(not_finite={"loss": (4000, 1)}), Limits(), ("flat to step 4000; NaN or infinity in loss", False)),
+        (
+            whole(not_finite={"loss": (4000, 1)}),
+            Limits(),
+            ("flat to step 4000; NaN, infinity or beyond 1e30 in loss", False),
+        ),
         (whole(not_finite={"loss": (4000, 1)}), LOSS_IS_NOT_ASKED, ("flat to step 4000", False)),
     ],
 )

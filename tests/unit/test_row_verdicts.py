@@ -437,7 +437,9 @@ def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() 
     assert [(one.metric, one.after) for one in row.findings] == [("metrics.loss", "1.2"), ("metrics.loss", "1.3")]
     bad, after = (row.cells[place].verdict.signals for place in (2, 3))
     told = {name: bad[name] for name in ("step_time", "tail", "peak_memory", "output")}
-    assert {(one.seen, one.why) for one in told.values()} == {("none", "this version is bad: NaN or infinity in loss")}
+    assert {(one.seen, one.why) for one in told.values()} == {
+        ("none", "this version is bad: NaN, infinity or beyond 1e30 in loss")
+    }
     assert all(one.value is None or one.apart for one in told.values())
     assert all(bad[name].seen in ("none", "good") for name in LEVELS if name in bad), (
         "it is neither accused nor unclear"
@@ -454,7 +456,9 @@ def test_nan_of_the_oldest_version_is_a_regression_that_was_fixed() -> None:
     result = judge_run(plan, [row], directory=Path("none"))
     assert [(one.kind, one.before) for one in result.findings] == [("first_fixed", "1.0")]
     assert result.verdict == "regression"
-    assert headline.sentence(result) == "msgpack returns NaN or infinity as `loss` up to 1.0 (fixed in 1.1)."
+    assert (
+        headline.sentence(result) == "msgpack returns NaN, infinity or beyond 1e30 as `loss` up to 1.0 (fixed in 1.1)."
+    )
 
 
 def test_nan_that_comes_after_the_last_step_of_every_launch_is_bad() -> None:
@@ -480,7 +484,7 @@ def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_re
     """A program read summary.json and took 0.0156, the median of the few steps before the first NaN, for a loss."""
     row = returning({2}, [0.77] * 4)
     assert [cell_json(cell)["metrics"].get("loss", "absent") for cell in row.cells] == [0.0156, 0.0156, None, 0.0156]
-    assert "loss not finite" in dict(html_page._facts(row.cells[2]))["own metrics"]
+    assert "loss NaN or >1e30" in dict(html_page._facts(row.cells[2]))["own metrics"]
 
 
 def test_rates_are_told_by_what_the_launched_versions_count() -> None:

@@ -168,7 +168,7 @@ class Compared:
         if BAD & set(self.cells[place].verdicts):
             return self.cells[place].verdict
         metric = self.not_finite.get(place)
-        return "" if metric is None else f"NaN or infinity in {metric}"
+        return "" if metric is None else f"NaN, infinity or beyond 1e30 in {metric}"
 
     def levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their

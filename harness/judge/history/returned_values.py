@@ -714,10 +714,11 @@ class _Metric:
                 plain, seen="blind" if self.limit else "none", why=why, remedy=remedy, apart=True, visible=None
             )
         if is_nan:
-            why = f"`{name}` was NaN or infinity{' in every version' if all(self.nan) else ''}"
+            why = f"`{name}` was NaN, infinity or beyond 1e30{' in every version' if all(self.nan) else ''}"
             return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
-            return replace(plain, seen="suspect", why="a number was NaN or infinity in one launch", remedy=SETTLED)
+            why = "a number was NaN, infinity or beyond 1e30 in one launch"
+            return replace(plain, seen="suspect", why=why, remedy=SETTLED)
         if not rows or (self.limit is None and not self.returned[place]):
             gave = (
                 f"this version gave no `{name}`" if self.returned[place] is False else "its launches did not reach it"

@@ -103,7 +103,6 @@ def outcome_changes(
     telling = outliving(states, cells, trials)
     seen = seen_in(states, telling)
     states = proven(states, seen, miss=miss)
-    known = [place for place, state in enumerate(states) if state is not None]
     changes: list[Change[int]] = []
     for change, *sides in with_sides(state_changes("outcome", states), versions=len(cells)):
         side = sides[0] if change.kind == "first_fixed" else sides[1]
@@ -115,8 +114,10 @@ def outcome_changes(
         p = None
         if change.before is not None:
             # Corrected for the places at which failures might have begun: the same failures chose the place.
-            old, new = (_counted(seen, [place for place in side if place in known]) for side in sides)
-            p = min(1.0, exact_p(old, new) * (len(known) - 1))
+            cuts = range(change.before + 1, change.after + 1)
+            parts = ([range(sides[0].start, cut), range(cut, sides[1].stop)] for cut in cuts)
+            least = min(exact_p(*(_counted(seen, side) for side in both)) for both in parts)
+            p = min(1.0, least * (sum(own is not None for own in seen) - 1))
         ci = exact_interval(failed, failed + fine)
         effect = Effect(value=failed / (failed + fine), unit="failures", ci=ci) if failed + fine else None
         symptom = next((name for name in telling[change.bad_side].verdicts if name in FAILURES), "crash")

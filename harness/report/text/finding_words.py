@@ -23,6 +23,7 @@ class Symptom(NamedTuple):
     shows: str = ""
 
 
+NAN = "NaN, infinity or beyond 1e30"
 SYMPTOMS: Mapping[str, Symptom] = {
     "leak": Symptom("memory leak"),
     "slowdown": Symptom("steps that get slower during a launch", "gets slower step by step"),
@@ -30,7 +31,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "crash": Symptom("crash", "crashes"),
     "hang": Symptom("hang", "hangs"),
     "two modes": Symptom("launches in a slow mode"),
-    "nan": Symptom("NaN or infinity in {name}", "{gives} NaN or infinity as `{name}`", " is NaN or infinity"),
+    "nan": Symptom(f"{NAN} in {{name}}", f"{{gives}} {NAN} as `{{name}}`", f" is {NAN}"),
     "vanished": Symptom("{name} that is gone", "no longer {gives} a number as `{name}`", " in no launch"),
     "varies": Symptom(
         "{name} that differs in each launch",

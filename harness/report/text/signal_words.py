@@ -115,7 +115,7 @@ def value_text(
     if value < 0 and shown_signal(name).kind == "growth":
         return "no growth"
     if not math.isfinite(value):
-        return "not finite"
+        return "NaN or >1e30"
     return amounts.in_unit(value, unit_per(shown_signal(name), per), like=like, digits=digits)
 
 
@@ -407,7 +407,7 @@ def _named(name: str, verdict: CellVerdict) -> tuple[str, str]:
             figure = value_text(growing, verdict.signals[growing].value, per=verdict.per)
         case "nan":
             value = _bad_of("value", verdict)
-            word, figure = "NaN or inf", f"in {shown_signal(value).title}" if value else ""
+            word, figure = "NaN or >1e30", f"in {shown_signal(value).title}" if value else ""
         case "crash":
             figure = signal_name(verdict.signal) if verdict.signal else ""
         case "slowdown":

@@ -40,6 +40,16 @@ def test_a_version_whose_launches_all_failed_is_seen_beside_the_others():
     assert (found.before, found.after, found.between) == (0, 2, (1,))
 
 
+def test_a_doubtful_neighbour_counts_in_the_significance_of_a_failure():
+    """A crash in 12 of 21 launches was confirmed with "p = 0.652": only the 3 good ones of the oldest version counted,
+    not the 8 of the next, in which it may have begun."""
+    half = cell("crash", trials=7, failed=4)
+    (found,) = changes([cell("flat", trials=3), cell("flat", trials=8), half, half, half])
+    assert (found.before, found.after, found.between) == (0, 2, (1,))
+    assert found.p is not None
+    assert found.p < 0.01
+
+
 def test_launches_of_an_untested_version_are_not_good_launches():
     """A bad version with such good launches would seem flaky, and the fix would not be proven."""
     few, untested = cell("flat", trials=3), cell("untested", trials=3)

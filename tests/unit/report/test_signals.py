@@ -118,7 +118,7 @@ def test_a_cell_that_is_good_alone_shows_what_is_not(name: str, one: SignalVerdi
 def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
     words_of = [(cell.word, cell.figure) for cell in version_table.tables(build.signalled())[0].rows[0].cells if cell]
     assert ("open files", "1 file/step") in words_of
-    assert ("NaN or inf", "in loss") in words_of
+    assert ("NaN or >1e30", "in loss") in words_of
     growing = next(one.verdict for one in build.signalled().cells if one.verdict.verdict == "growth")
     assert signal_words.cell_text(growing) == "open files 1 file/step"
     both = build.told(replace(growing, verdicts=("leak", "growth")), "memory", value=1.11)
@@ -316,7 +316,7 @@ def test_signals_fit_any_width(width: int, *, wide: bool) -> None:
         ("memory", 7.838, "7.84 KiB/step"), ("open_files", 1.0, "1 file/step"), ("zombies", 0.5, "0.5 zombies/step"),
         ("image_size", 3.1e9, "2.89 GiB"), ("output", 120.0, "120 B/step"), ("late_step_time", 1.3, "1.3×"),
         ("outcome", 0.5, "50 % of launches"), ("throughput", 1234.5, "1,234 items/s"), ("metrics.loss", 2.3, "2.3"),
-        ("metrics.loss", float("nan"), "not finite"), ("step_time", None, ""),
+        ("metrics.loss", float("nan"), "NaN or >1e30"), ("step_time", None, ""),
         ("shm", -6.8, "no growth"), ("memory", -0.01, "no growth"), ("metrics.score", -6.8, "-6.8"),
     ],
 )  # fmt: skip
