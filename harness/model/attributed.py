@@ -87,7 +87,8 @@ def sign_of(finding: Finding) -> Sign:
 def episodes_of(findings: Iterable[Finding], order: Order, states: Sequence[State] = ()) -> list[Episode]:
     """Return the episodes of one sign at one place, oldest first. `states`: the state of each version, if known.
 
-    A repair ends everything that is bad at that point. A fault that begins while another one lasts makes it worse.
+    A repair ends everything that is bad at that point; of a value, what is bad in its way: NaN, or gone. A fault that
+    begins while another one lasts makes it worse.
     """
     known = (*states, *[None] * (len(order) - len(states)))
     episodes: list[Episode] = []
@@ -96,8 +97,10 @@ def episodes_of(findings: Iterable[Finding], order: Order, states: Sequence[Stat
         if finding.kind != "first_fixed":
             lasting.append(finding)
             continue
-        episodes += _episodes(lasting, finding, order, known)
-        lasting = []
+        by_way = signal_of(finding.metric).kind == "value"
+        ended = [one for one in lasting if not by_way or one.verdict == finding.verdict]
+        episodes += _episodes(ended, finding, order, known)
+        lasting = [one for one in lasting if one not in ended]
     return episodes + (_episodes(lasting, None, order, known) if lasting else [])
 
 

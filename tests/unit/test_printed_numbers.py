@@ -317,3 +317,9 @@ def test_the_last_rate_of_a_name_is_told_or_none() -> None:
             reader.values(f"{value} x{unit}/s")
     assert set(reader.rest().values()) == {30.5, 13.5}
     assert len(reader._rates) == printed.MOST_NAMES
+
+
+def test_a_loss_that_diverges_is_no_missing_number_but_a_long_id_is() -> None:
+    """`loss: 1e300` was left out, so that "no longer prints a number as `loss`" was said of it."""
+    assert printed.Named([]).values("loss: 1e300") == {"loss": 1e300}
+    assert printed.Named([]).values(f"loss: {10**40}") == {}

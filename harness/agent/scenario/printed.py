@@ -349,7 +349,8 @@ class Named(Reader):
             number = float(text.replace(",", "")) * FACTORS.get(unit.strip()[:2] if unit else "", 1.0)
             if total:
                 number /= float(total)
-            if abs(number) > result_names.LARGEST and text[-1:].isdigit():
+            most = sys.float_info.max if "e" in text.lower() else result_names.LARGEST  # as a loss that diverges
+            if abs(number) > most and text[-1:].isdigit():
                 continue
             is_amid = between == " " and line[match.end() :].strip(" .") != ""
             if state is not True and (

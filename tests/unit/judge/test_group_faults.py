@@ -220,3 +220,21 @@ def test_a_fix_that_only_some_variants_show_is_said_so() -> None:
     assert "since 6.3.0 (fixed in 6.4.4, where that is known), in both variants" in (
         sentence(demo({"pop": "gggbbbgggg", "read": "gggbbbuuuu"}))
     )
+
+
+def test_a_repair_of_a_value_ends_what_was_bad_in_its_way() -> None:
+    """A loss was NaN, then gone, then back: "no longer prints a number as `loss` up to 6 (fixed in 7)" was a fault beside
+    "since 6 (fixed in 7)"."""
+    ways = [
+        ("nan", "first_bad", 1, 2), ("vanished", "first_bad", 4, 5), ("vanished", "first_fixed", 5, 6),
+        ("nan", "first_fixed", 4, 6),
+    ]  # fmt: skip
+    found = [
+        build.finding(
+            build.MULTIDICT, build.HERE, VARIANTS[0], metric="metrics.loss", verdict=verdict, kind=kind,
+            before=VERSIONS[before], after=VERSIONS[after],
+        )
+        for verdict, kind, before, after in ways
+    ]  # fmt: skip
+    told = [(one.begins and one.begins.verdict, one.since, one.until) for one in episodes_of(found, ORDER)]
+    assert told == [("vanished", (4, 5), (5, 6)), ("nan", (1, 2), (4, 6))]
