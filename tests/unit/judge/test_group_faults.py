@@ -223,8 +223,8 @@ def test_a_fix_that_only_some_variants_show_is_said_so() -> None:
 
 
 def test_a_repair_of_a_value_ends_what_was_bad_in_its_way() -> None:
-    """A loss was NaN, then gone, then back: "no longer prints a number as `loss` up to 6 (fixed in 7)" was a fault beside
-    "since 6 (fixed in 7)"."""
+    """A loss was NaN, then gone, then back: "no longer prints a number as `loss` up to 6 (fixed in 7)" was a fault
+    beside "since 6 (fixed in 7)"."""
     ways = [
         ("nan", "first_bad", 1, 2), ("vanished", "first_bad", 4, 5), ("vanished", "first_fixed", 5, 6),
         ("nan", "first_fixed", 4, 6),
