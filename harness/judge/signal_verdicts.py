@@ -184,7 +184,7 @@ class _Level:
         if badness and (self.figures or not is_absent):
             return replace(plain, why=f"this version is bad: {badness}")
         if not self.figures:
-            return replace(plain, why=absent)
+            return replace(plain, seen="blind" if self.name in self.compared.limits.changed else "none", why=absent)
         if rule.of_whole_runs and not any(trial.ran_to_its_end for trial in launches):
             absent = "no launch ended by itself"
         is_slow = self.compared.ended_as_slow[place]

@@ -773,6 +773,8 @@ class _Metric:
                 f"scenario, or write `{self.name}: {{change: 1%}}`"
             )
             return replace(plain, seen="blind", why=why)
+        if rise is None and sum(map(bool, self.known)) < 2:
+            return replace(plain, seen="blind", why="there is no other version to compare it with")
         if rise is None:
             remedy = with_trials(ENOUGH_LAUNCHES)
             return replace(plain, seen="blind", why="two launches that agree are needed", remedy=remedy)

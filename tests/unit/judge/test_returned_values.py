@@ -1000,3 +1000,8 @@ def test_a_value_that_varies_by_a_third_of_its_limit_is_decided_in_equal_version
         for given in [limit("rise", 0.1)]
     )
     assert decided >= 18
+
+
+def test_more_launches_of_a_single_version_are_not_said_to_help() -> None:
+    (seen,) = judged(levels_of([1.0], launches=3, noise=0.01, seed=1), limit("rise", 0.1)).seen
+    assert (seen.seen, seen.why, seen.remedy) == ("blind", "there is no other version to compare it with", "")

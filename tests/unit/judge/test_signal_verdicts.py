@@ -181,6 +181,13 @@ def test_what_no_launch_has_is_nothing_to_look_at() -> None:
     assert "no `items`" in signals["throughput"].why
 
 
+def test_a_limit_of_the_matrix_file_that_nothing_can_be_held_to_is_told() -> None:
+    """`limits: {throughput: 5%}` for a scenario without items was "Nothing bad: all 4 cells are good", exit code 0."""
+    asked = Limits(signals={**LIMITS.signals, "throughput": 0.05, "gpu_peak": 0.05})
+    signals = shown(row(), asked)[0].signals
+    assert [signals[name].seen for name in ("throughput", "gpu_peak", "pool_peak")] == ["blind", "blind", "none"]
+
+
 def test_a_limit_of_none_is_off_and_a_search_compares_step_times_alone() -> None:
     off = shown(row(), Limits(signals={"step_time": None, "tail": None}))[0].signals
     assert [off[name].why for name in ("step_time", "tail")] == ["the limit is none"] * 2

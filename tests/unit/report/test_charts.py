@@ -105,7 +105,7 @@ def test_a_number_that_is_nan_is_not_called_unmeasured() -> None:
         for entry, some in zip(result.cells, signals, strict=True)
     )
     (loss,) = (one for one in drawings_of(first_history(replace(result, cells=cells))) if one.title == "loss")
-    assert [(point["value"], point["text"]) for point in loss.rows["points"][1:3]] == [(None, "not finite")] * 2
+    assert [(point["value"], point["text"]) for point in loss.rows["points"][1:3]] == [(None, "NaN or >1e30")] * 2
 
 
 def test_words_at_changes_neither_overlap_nor_leave_the_chart() -> None:
