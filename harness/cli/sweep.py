@@ -138,6 +138,7 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
     is_open = any(one.cause == "undecided" for one in result.attribution)
     state = "has a cause that no cell of this matrix can decide" if is_open else "leaves no cause undecided"
     with to_stdout():
-        click.echo(f"nothing to decide: {result.directory} {state} (verdict: {result.verdict})", err=as_json)
+        told = f"nothing to decide: {result.directory} {state} (verdict: {result.verdict})"
+        click.echo(f"{told}; without --decide, hosts with a new driver are measured again", err=as_json)
     if as_json:
         print_result(result, as_json=True)

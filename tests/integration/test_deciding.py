@@ -68,7 +68,10 @@ def test_what_a_run_left_undecided_is_run_and_then_nothing_is_left(
     runs = sorted((decided / "reports/matrix").iterdir())
     assert cli.run(["sweep", str(decided / "matrix.yaml"), "--decide", "--out", str(decided / "reports")]) == 1
     told = capsys.readouterr()
-    assert told.out == f"nothing to decide: {directory} leaves no cause undecided (verdict: regression)\n"
+    assert told.out == (
+        f"nothing to decide: {directory} leaves no cause undecided (verdict: regression); "
+        "without --decide, hosts with a new driver are measured again\n"
+    )
     assert not told.err
     assert sorted((decided / "reports/matrix").iterdir()) == runs, "it starts no run"
 
