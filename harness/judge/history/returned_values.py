@@ -361,7 +361,7 @@ class _Metric:
 
     def judged(self) -> Values:
         exact, is_noisy = self.exact, self.is_noisy
-        rises: Mapping[int, Rise] = {place: SAME for place, own in enumerate(exact) if own is not None}
+        rises = {place: SAME for place, own in enumerate(exact) if own is not None}
         varies, lost = self._no_longer_exact()
         if is_noisy:
             changes, observed, rises = self._of_noisy(self.rows, usual_value)
@@ -372,7 +372,8 @@ class _Metric:
             changes = [one for one in changes if not any(one.after == each.after for each in varies)]
         else:
             known = {at: own for at, own in enumerate(exact) if own is not None and not self._is_other(at)}
-            changes, observed = self._of_exact(known)
+            changes, observed, worse = self._of_exact(known)
+            rises |= {place: Rise(size=share, margin=0.0) for place, share in worse.items() if self.limit is not None}
         some = [one for one in self._in_some_steps() if not any(one.after == each.after for each in changes)]
         observed = [*some, *(one for one in observed if not any(one.after == each.after for each in some))]
         is_late = any(change.verdict == "late" for change in changes)
@@ -549,8 +550,9 @@ class _Metric:
 
     # ------------------------------------------------------------ exact values
 
-    def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change[int]], list[Observed]]:
-        """Return the changes beyond the limit, and all other differences between neighbouring versions."""
+    def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change[int]], list[Observed], Mapping[int, float]]:
+        """Return the changes beyond the limit, all other differences between neighbouring versions, and by which share
+        each version is worse."""
         usual = {place: usual_value(values) for place, values in known.items()}
         sizes = {place: usual_value(self._sized(values)) for place, values in known.items()}
         how, beside, best = dict[int, str](), dict[int, int](), next(iter(known), 0)
@@ -592,7 +594,9 @@ class _Metric:
             for (a, b), last in zip(other, lasts, strict=False)
             if not (b in named or (self.limit is None and self._is_package))
         ]
-        return changes, observed
+        rule = "" if self.rule is None else self.rule.rule
+        worse = {at: worse_by(relative(sizes[one], sizes[at]), rule) for at, one in beside.items()}
+        return changes, observed, worse
 
     def _how_other(self, good: Floats, values: Floats) -> Literal["value", "late", "other", ""]:
         """Return whether an exact value is worse than a good one, all along or at its end, or another result without a
@@ -614,7 +618,7 @@ class _Metric:
 
     def _of_noisy(
         self, rows: Sequence[Mapping[Trial, Floats]], figure: Callable[[Floats], float]
-    ) -> tuple[list[Change[int]], list[Observed], Mapping[int, Rise]]:
+    ) -> tuple[list[Change[int]], list[Observed], dict[int, Rise]]:
         """Return the changes beyond the limit, without a limit of the matrix file also the other changes, which are
         observed; and by which share each version may be worse. `figure` is that of a launch.
         """
@@ -666,10 +670,11 @@ class _Metric:
             if worse != bad or (bad and is_jump and self._is_one_way and beyond):
                 whole = shift if bad or is_jump or low == at else joined(levels.shifts[low : at + 1])
                 begins: ChangeKind = "drift" if whole.drift else "worse" if bad else "first_bad"
+                margin = (whole.interval[1] - whole.interval[0]) / 2
                 change = Change(
                     metric=self.signal, kind=begins if worse else "first_fixed", before=places[whole.before],
-                    after=places[whole.after], effect=ratio(heights[at] if bad else good, level), p=whole.p,
-                    verdict="value",
+                    after=places[whole.after], effect=ratio(heights[at] if bad else good, level, margin=margin),
+                    p=whole.p, verdict="value",
                 )  # fmt: skip
                 changes.append(change)
                 low, worst = at + 1, level
@@ -839,13 +844,15 @@ def first_step(trial: Trial, name: str) -> float | None:
     return float(trial.trace.step[int(np.isfinite(values).argmax())])
 
 
-def ratio(old: float, new: float) -> Effect | None:
+def ratio(old: float, new: float, *, margin: float | None = None) -> Effect | None:
     """Return the ratio of two different positive values, else None: for negative values, "20 % more" would mean the
-    opposite, and for values that hardly differ, or differ only in other steps, "0 % more" would mean nothing.
+    opposite, and for values that hardly differ, or differ only in other steps, "0 % more" would mean nothing. `margin`
+    is that of their difference, if there is one.
     """
     if min(old, new) <= 0 or not math.isfinite(new / old) or abs(new / old - 1) < HARDLY_DIFFERENT:
         return None
-    return Effect(value=new / old, unit="ratio")
+    ci = None if margin is None or margin >= new else ((new - margin) / old, (new + margin) / old)
+    return Effect(value=new / old, unit="ratio", ci=ci)
 
 
 def scale(columns: Columns) -> float:

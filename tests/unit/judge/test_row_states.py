@@ -210,6 +210,25 @@ def test_a_card_that_is_slower_by_just_less_than_the_limit_is_not_clean(other: f
     assert not told.missing, "launches of one version alone, as --decide makes them, tell no level"
 
 
+@pytest.mark.parametrize(("other", "cause"), [(0.0, "interaction"), (0.085, "interaction"), (0.099, "image")])
+def test_a_number_that_is_worse_by_just_less_than_the_limit_clears_no_card(other: float, cause: str) -> None:
+    """`cost` rose by 10 % on all cards, of which one was beyond the limit: it was told as that card's fault."""
+    effect = Effect(value=1.102, unit="ratio", ci=(1.095, 1.109))
+    finding = build.finding(
+        NGC, NEW, PLAIN, before=MIDDLE, after=NEWEST, metric="metrics.cost", verdict="value", effect=effect
+    )
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        is_bad = at == NEW and version == NEWEST
+        rise = other if version == NEWEST else 0.0
+        cost = SignalVerdict(seen="good", value=1.0, limit=0.1, visible=rise)
+        cost = replace(cost, seen="bad", visible=None) if is_bad else cost
+        return replace(build.flat(), signals={**build.flat().signals, "metrics.cost": cost})
+
+    (told,) = found(judge, finding)
+    assert told.cause == cause
+
+
 def leaks(at: Lane, rate: float, *, before: str | None) -> Finding:
     effect = Effect(value=rate, unit="KiB/step", ci=(0.998 * rate, 1.002 * rate))
     kind = "bad_from_start" if before is None else "first_bad"
