@@ -16,19 +16,15 @@ from harness.judge.history.changepoints import Laid, own_noise
 from harness.model import Floats, Spread
 
 SURE = 0.95
-"""Probability that a version's rise is below its upper bound, and that it is above its lower bound."""
+"""Probability that a version's rise is below its upper bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rise:
-    """The rise of a version's level over the level that it is compared with, a log, and the margin of its bounds."""
+    """The rise of a version's level over the level that it is compared with, a log, and the margin of its bound."""
 
     size: float
     margin: float
-
-    @property
-    def low(self) -> float:
-        return self.size - self.margin
 
     @property
     def high(self) -> float:
