@@ -37,6 +37,7 @@ from harness.model import (
     share_of,
     signal_of,
 )
+from harness.model.judged import UNMEASURED
 
 HIDDEN = 2.0
 """Multiple of the limit of a VARYING signal up to which noise may hide changes without a `?`: a healthy version would
@@ -154,16 +155,16 @@ class _Level:
             is_nothing = name in VARYING and share_of_run(self.compared.alike) < NOTHING_OF_RUN
             short = "all steps together take less than 2 % of the run, so the run time decides"
             return replace(plain, why=short if is_nothing else "the limit is none")
-        is_untested = cell.verdict == "untested"  # its image has a size, which must not count as good
+        is_untested = cell.verdict in UNMEASURED  # its image has a size, which must not count as good
         if is_untested or (self.compared.searched and name not in EXACT | {"step_time"}):
             not_compared = "a bisection does not compare this signal; `--search full` does"
-            return replace(plain, why="the version is untested" if is_untested else not_compared)
+            return replace(plain, why=f"the version is {cell.verdict}" if is_untested else not_compared)
         if value is None:
             return self._without_figure(place, plain)
         if name == "step_time" and "slowdown" in cell.verdicts:
             return replace(plain, seen="bad")
         if len(self.figures) < 2:
-            measured = sum(each.verdict != "untested" for each in self.compared.cells)
+            measured = sum(each.verdict not in UNMEASURED for each in self.compared.cells)
             return replace(
                 plain,
                 why="there is no other version to compare it with" if measured < 2 else "all versions but one are bad",

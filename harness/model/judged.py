@@ -19,6 +19,7 @@ FAILURES: frozenset[VerdictName] = frozenset({"oom", "crash", "hang"})
 """The verdicts on a launch that did not end well."""
 GOOD: frozenset[str] = frozenset({"plateau", "flat"})
 UNSURE: frozenset[str] = frozenset({"suspect", "inconclusive"})
+UNMEASURED: frozenset[str] = frozenset({"untested", "incompatible"})
 
 Interval = tuple[float, float]
 

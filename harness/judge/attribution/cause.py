@@ -37,7 +37,7 @@ from harness.model import (
     grouped,
     signal_of,
 )
-from harness.model.judged import State
+from harness.model.judged import UNMEASURED, State
 from harness.model.signals import is_told_alone
 
 
@@ -246,7 +246,7 @@ class _Group:
     def _stays_good(self, row: VersionRow, versions: Collection[str]) -> bool:
         """Return whether every cell that could run is good in this fault's signal, including one of these versions."""
         known = [entry for cell in row.cells if (entry := self.of.known.get(cell.id)) is not None]
-        ran = [entry for entry in known if entry.verdict.verdict not in ("untested", "incompatible")]
+        ran = [entry for entry in known if entry.verdict.verdict not in UNMEASURED]
         seen = any(entry.cell.image.version in versions for entry in ran)
         return seen and all(self._is_good(entry.verdict) for entry in ran)
 

@@ -33,14 +33,14 @@ from harness.model import (
     VerdictName,
     unit_per,
 )
-from harness.model.judged import State
+from harness.model.judged import UNMEASURED, State
 from harness.model.signals import MOST_LOG
 
 FailureName = tuple[str, int | None, str]
 """What tells one failure from another: see `Trial.failed_by`."""
 ALPHA = 0.008
 """Chance of a false change in a series, for each metric."""
-UNTOLD = UNSURE | {"untested", "incompatible"}
+UNTOLD = UNSURE | UNMEASURED
 MUCH_WORSE = 2.0
 """Factor by which growth that is already bad must increase to be a new finding; the rates of one leak differ by less.
 """

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from harness import amounts
 from harness.agent.result_names import IS_EARLIER
 from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Per, RunResult, counted, grouped, unit_per
+from harness.model.judged import UNMEASURED
 from harness.model.result import SAME_SWEEP, without_stop
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
@@ -51,7 +52,7 @@ def gist(result: RunResult) -> str:
     hindered = {
         (verdict, problem)
         for _, reason, entry in _undecided(result)
-        if (problem := reason if (verdict := str(entry.verdict.verdict)) == "untested" else entry.problem)
+        if (problem := reason if (verdict := str(entry.verdict.verdict)) in UNMEASURED else entry.problem)
     }
     if len(hindered) == 1 and not result.attribution:
         ((verdict, problem),) = hindered

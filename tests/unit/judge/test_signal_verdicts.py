@@ -147,6 +147,15 @@ def test_a_version_whose_program_never_trained_has_no_tick() -> None:
     assert {signal.seen for signal in cells[1].signals.values()} == {"none"}
 
 
+def test_a_version_that_the_host_cannot_run_is_not_told_to_be_bad() -> None:
+    """An image for another architecture: `not checked: step time … (all versions but one are bad)`."""
+    compared = of_row([*row(versions=1), []], limits=LIMITS)
+    compared = replace(compared, cells=[compared.cells[0], build.unknown("incompatible", "it is for arm64")])
+    seen = with_signals(compared, {}, rises={})
+    assert seen[0].signals["step_time"].why == "there is no other version to compare it with"
+    assert seen[1].signals["step_time"].why == "the version is incompatible"
+
+
 def test_one_launch_and_one_version_tell_nothing_and_say_so() -> None:
     assert shown(row(launches=1))[0].signals["step_time"].seen == "blind"
     assert shown(row(versions=1))[0].signals["step_time"].seen == "none"

@@ -225,6 +225,8 @@ def test_one_line_says_what_kept_all_undecided_cells_from_being_measured() -> No
     cells = [replace(entry, problem="/data was changed during the sweep") for entry in result.cells]
     told = not_decided.gist(replace(result, cells=cells))
     assert told.startswith("Not decided in 4 cells: inconclusive: /data was changed during the sweep")
+    foreign = one_row(build.unknown("incompatible", "the image is for arm64"))
+    assert not_decided.gist(foreign).startswith("Not decided in 4 cells: incompatible: the image is for arm64")
 
 
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
