@@ -208,6 +208,39 @@ def test_a_tree_that_ended_is_not_counted_as_nothing() -> None:
         assert processes.count_held(child.pid) is None
 
 
+FORKING = """
+import os, socket, sys, time
+kept = [open(os.devnull) for _ in range(20)] + [socket.socket() for _ in range(20)]
+print("holds", flush=True)
+sys.stdin.readline()
+if not os.fork():
+    time.sleep(1000)
+print("has forked", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_what_a_fork_copies_is_not_open_twice() -> None:
+    """Each child that had not started its program yet doubled the count: a leak of two pipes a step was at no constant
+    rate, and one launch even ruled it out."""
+    words = [sys.executable, "-c", FORKING]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            counts = []
+            for _ in range(2):
+                child.stdout.readline()
+                held = processes.count_held(child.pid) or {}
+                counts.append([held[name] for name in ("open_files", "sockets", "pipes")])
+                child.stdin.write(b"\n")
+                child.stdin.flush()
+            assert counts[0] == counts[1]
+            assert held["processes"] == 1
+        finally:
+            os.killpg(child.pid, 9)
+
+
 def test_beyond_the_bounds_a_count_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as child:
         try:

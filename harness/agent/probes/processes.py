@@ -237,7 +237,7 @@ def count_held(pid):
         "workers": [process.pid for process in living if process.pid != pid],
     }
     try:
-        counts.update(_open_files([process.pid for process in living], bounds))
+        counts.update(_open_files(living, bounds))
     except (Beyond, OSError):  # too many to count, or a process of another user
         return counts
     return counts
@@ -346,19 +346,27 @@ def deleted_files(bounds):
                 yield path[: -len(DELETED)], file_stat
 
 
-def _open_files(pids, bounds):
+def _open_files(processes, bounds):
+    """Count the open files of processes. Until a forked child starts a program of its own, it also holds whatever its
+    parent holds, which counts once."""
     counts = {"open_files": 0, "sockets": 0, "pipes": 0}
-    for pid in pids:
+    held = {}
+    for process in processes:
+        links = held[process.pid] = {}
         try:
-            with os.scandir("/proc/%d/fd" % pid) as entries:
+            with os.scandir("/proc/%d/fd" % process.pid) as entries:
                 for entry in entries:
                     bounds.count()
-                    counts["open_files"] += 1
-                    kind = KINDS.get(target(entry.path).partition(":")[0])
-                    if kind:
-                        counts[kind] += 1
+                    links[entry.name] = target(entry.path)
         except (FileNotFoundError, ProcessLookupError):
             continue
+    for pid, parent in [(process.pid, process.parent) for process in processes]:
+        is_copy = parent in held and target("/proc/%d/exe" % pid) == target("/proc/%d/exe" % parent)
+        copied = held[parent] if is_copy else {}
+        own = [link for number, link in held[pid].items() if copied.get(number) != link]
+        counts["open_files"] += len(own)
+        for kind in [KINDS[link.partition(":")[0]] for link in own if link.partition(":")[0] in KINDS]:
+            counts[kind] += 1
     return counts
 
 
