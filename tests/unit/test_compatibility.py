@@ -77,6 +77,7 @@ NO_RIGHT = "setup: PermissionError: [Errno 13] Permission denied: '/home/app/.ca
     ("engine", "fields", "remedy"),
     [
         ("docker", {"message": NO_NAME}, "`network: true` of the scenario, or --network of try"),
+        ("docker", {"message": NO_NAME, "end": "crash", "last_step": 2}, "--network of try"),
         ("docker", {"message": NO_RIGHT}, "for root, `cap_add: [DAC_OVERRIDE]` of the scenario helps, too"),
         ("docker", {"message": NO_RIGHT, "last_step": 9}, ""),
         ("docker", {"message": "ImportError: no name x"}, ""),
@@ -85,8 +86,9 @@ NO_RIGHT = "setup: PermissionError: [Errno 13] Permission denied: '/home/app/.ca
     ],
 )
 def test_what_a_trial_may_not_do_is_told_with_what_helps(engine: str, fields: dict[str, Any], remedy: str) -> None:
-    """Every version failed before its first step, and nothing was said of `--network`."""
-    failed = trial(end="setup", **fields)
+    """Every version failed before its first step, or after the lines that it prints first, and nothing was said of
+    `--network`."""
+    failed = trial(**{"end": "setup", **fields})
     found, _ = review(cell(engine), failed)
     assert (
         found.message == f"{failed.message}; {found.message[len(failed.message) + 2 :]}" if remedy else failed.message

@@ -320,13 +320,14 @@ LONG_SOCKET = "AF_UNIX path too long"
 
 
 def _remedy(cell: Cell, trial: Trial) -> str:
-    """Return what helps if a trial failed before its first step by what a trial may not do; "" if unknown."""
+    """Return what helps if a trial failed by what a trial may not do, but for the network before its first step; "" if
+    unknown."""
     if cell.lane.host.can.makes_environments:
-        is_long = LONG_SOCKET in f"{trial.message} {trial.output.tail}"
+        is_long = not trial.last_step and LONG_SOCKET in f"{trial.message} {trial.output.tail}"
         return "set TMPDIR to a shorter folder, such as /tmp, for the harness" if is_long else ""
     if NO_NETWORK.search(trial.message) and not cell.variant.scenario.network:
         return "a trial has no network unless it asks for one: `network: true` of the scenario, or --network of try"
-    if DENIED.search(trial.message) or READ_ONLY.search(trial.message):
+    if not trial.last_step and (DENIED.search(trial.message) or READ_ONLY.search(trial.message)):
         return (
             "the image's user may write in the folder of the program and in /tmp: set HOME, or what names that path, "
             "in `environment:`; for root, `cap_add: [DAC_OVERRIDE]` of the scenario helps, too"
@@ -376,7 +377,7 @@ def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
     """
     if why := _not_its_own(cell, trial):
         return replace(trial, end="infrastructure", message=f"{why}: {trial.message}"), ""
-    if _fails_early(trial) and (remedy := _remedy(cell, trial)):
+    if trial.end in ("setup", "crash") and (remedy := _remedy(cell, trial)):
         trial = replace(trial, message=f"{trial.message}; {remedy}")
     if cell.lane.gpu is None:
         return trial, ""
