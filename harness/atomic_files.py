@@ -36,7 +36,7 @@ def write_below(root: Path, name: str, data: str | bytes, *, exact: bool = False
             _replace_whole(folder, last, content if exact else without_known(content))
     except OSError as error:
         raise InfrastructureError(
-            f"{root / name}: cannot write: {error.strerror}; free some space or choose another folder with --out"
+            f"{root / name}: cannot write: {error.strerror}; free some space, or use a folder that you may write to"
         ) from error
 
 

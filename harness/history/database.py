@@ -242,6 +242,8 @@ def _folders(path: os.PathLike[str]) -> list[os.DirEntry[str]]:
 def _stamp(folder: str, name: str) -> str:
     try:
         found = os.lstat(f"{folder}/{name}")  # creating thousands of Path objects takes longer than the system calls
+    except PermissionError:  # the run is there, and its problem is told
+        return f"?{name[0]}"
     except OSError:
         return ""
     kind = "" if stat.S_ISREG(found.st_mode) else "!"

@@ -17,6 +17,7 @@ UNENDED = "the run is still going on or was killed: run the same command again t
 REMEDY = "remove it to continue without it"
 """The remedy for a damaged file that the run does not need."""
 AGAIN = "copy the run's directory again"
+UNREADABLE = f"make it readable, or {AGAIN}"
 WRONG = f"the file is damaged, or was written by another version of the harness; {AGAIN}"
 MOST_BYTES = 160 << 20
 MOST_VALUES = 8_000_000
@@ -34,8 +35,8 @@ def read_json(
     schema: int | None = None,
 ) -> Content:
     """Return what `validate` makes of the content of a JSON file. Raises UsageError, which names the file, the place in
-    it and the remedy: `absent` if the file cannot be read, `wrong` if `validate` raises ValueError, and `damaged` if
-    the file is not JSON. `schema`: the number of the format that the file must name, if its format has a number.
+    it and the remedy: `absent` if the file is missing, `wrong` if `validate` raises ValueError, and `damaged` if it is
+    not JSON. `schema`: the number of the format that the file must name, if its format has a number.
     """
     try:
         written = read_regular(path, most_bytes=MOST_BYTES)
@@ -46,7 +47,8 @@ def read_json(
             _check_schema(content.get("schema"), schema, path)
         return validate(content)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; {absent}") from error
+        remedy = absent if isinstance(error, FileNotFoundError | NotADirectoryError) else UNREADABLE
+        raise UsageError(f"{path}: {error.strerror}; {remedy}") from error
     except ValidationError as error:
         raise UsageError(f"{path}: {first_problem(error)}; {wrong}") from error
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -23,7 +24,7 @@ from harness.history import watch_state
 from harness.model import Build, Lane, Pull
 from harness.report.issue import reproduction
 from harness.report.issue.reproduction import shell
-from harness.store import inputs, json_files, read_trial
+from harness.store import inputs, json_files, read_trial, trial_json
 from tests.players import build, stored_run
 from tests.players.stored_run import opened, read_again, recipe_of
 
@@ -153,6 +154,15 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str, kind: str) -> No
     text = str(done.exception)
     assert text.startswith(f"{target}: ")
     assert any(words in text for words in TOLD.get(kind, "a link, which is not followed").split("|")), text
+    assert "was killed" not in text
+
+
+def test_launches_that_may_not_be_read_are_not_told_to_be_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report had `0 launches`, and a bug report told to copy the run again."""
+    path = stored_run.write(tmp_path)
+    monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(UsageError, match=r"trials: Permission denied; make it readable, or copy"):
+        trial_json.trial_files(path)
 
 
 def test_the_trials_of_another_run_are_not_taken_for_its_own(tmp_path: Path) -> None:

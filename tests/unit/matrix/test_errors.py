@@ -338,6 +338,9 @@ def test_a_file_of_nearly_this_name_is_suggested(folder: Path) -> None:
         assert str(told.value).endswith(f"; did you mean {folder / 'nightly.yaml'}? name a matrix file")
     with pytest.raises(MatrixError, match="directory; name a matrix file"):
         load_matrix(folder / "quite-different.yaml", environ={})
+    (folder / "loop.yaml").symlink_to("loop.yaml")
+    with pytest.raises(MatrixError, match="symbolic links; name a matrix file"):
+        load_matrix(folder / "loop.yaml", environ={})
 
 
 def test_who_sweeps_a_program_is_told_which_command_takes_it(folder: Path) -> None:
