@@ -15,7 +15,7 @@ from harness.history.database import PROBES
 from harness.model import Lane, Plan, Variant, VersionRow
 from harness.model.signals import known_effect
 from harness.store import began_at, result_file
-from harness.store.json_files import read_extra
+from harness.store.json_files import UNREADABLE, read_extra
 from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
 from harness.store.trial_json import trial_files
@@ -54,6 +54,8 @@ def replace(connection: sqlite3.Connection, out: Path, path: str, *, stamp: str)
         return ""
     except UsageError as error:
         problem = str(error)
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}; {UNREADABLE}"
     except RecursionError:
         problem = "its files are nested too deeply"
     except (OverflowError, sqlite3.IntegrityError) as error:

@@ -20,7 +20,7 @@ from unittest.mock import Mock
 import pytest
 
 from harness.errors import InfrastructureError, UsageError
-from harness.history import database
+from harness.history import database, writing
 from harness.history.database import FILE, with_index
 from harness.history.records import FindingLife
 from harness.probes import results as saved_probes
@@ -224,6 +224,14 @@ def test_a_run_that_may_not_be_read_is_no_run_that_is_not_there(
     run = made.write_run(tmp_path, 1, {"1.0": made.good()})
     monkeypatch.setattr(os, "lstat", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert [path for path, _ in database._runs(tmp_path, {})] == [f"{run.parent.name}/{run.name}"]
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        writing, "_read", Mock(side_effect=PermissionError(13, "Permission denied", f"{run}/result.json"))
+    )
+    said: list[str] = []
+    paths(tmp_path, said)
+    (told,) = said
+    assert told.endswith("/result.json: Permission denied; make it readable, or copy the run's directory again")
 
 
 def _fill(out: Path) -> None:
