@@ -24,7 +24,6 @@ from harness.matrix.draft.job import called_in_loops, functions, near_command
 from harness.matrix.draft.options import option_of
 from harness.matrix.draft.series import safe
 from harness.model import Plan, RunResult, Stop, Trial, Trials, grouped
-from harness.model.judged import UNMEASURED
 from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say
 from harness.registry.bounded_http import RegistryTrouble
@@ -129,8 +128,8 @@ def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
         return None
     last = results[-1]
     problems = [host.problem for host in last.hosts if host.problem]
-    whys = [cell.problem or cell.verdict.why for cell in last.cells if cell.verdict.verdict in UNMEASURED]
-    problems = problems or list(filter(None, whys))
+    problems = problems or [cell.problem for cell in last.cells if cell.problem]
+    problems = problems or [cell.verdict.why for cell in last.cells if cell.verdict.verdict == "incompatible"]
     if not problems:
         return Interrupted("interrupted before a launch ended")
     return InfrastructureError("nothing was launched: " + "\n".join(dict.fromkeys(problems)))

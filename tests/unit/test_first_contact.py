@@ -600,6 +600,9 @@ def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) 
     host = replace(result.hosts[0], problem="no such machine")
     assert str(flow.unlaunched([replace(nothing, hosts=(host,))])) == "nothing was launched: no such machine"
     assert flow.unlaunched([nothing]).__class__.__name__ == "Interrupted"
+    unmeasured = [replace(cell, verdict=build.unknown("untested", "no launch finished")) for cell in nothing.cells]
+    stopped = flow.unlaunched([replace(nothing, cells=tuple(unmeasured))])
+    assert str(stopped) == "interrupted before a launch ended"
     foreign = [replace(cell, verdict=build.unknown("incompatible", "it is for arm64")) for cell in nothing.cells]
     assert str(flow.unlaunched([replace(nothing, cells=tuple(foreign))])) == "nothing was launched: it is for arm64"
 
