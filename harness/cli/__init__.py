@@ -34,10 +34,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "demo": ("harness.cli.try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
         "try": ("harness.cli.try_:try_", "run your command with two or more versions; no matrix file is needed"),
         "sweep": ("harness.cli.sweep:sweep", "run every image with every scenario, and find the first bad version"),
-        "watch": (
-            "harness.history.command:watch",
-            "run new images of a registry, together with the last good one",
-        ),
+        "watch": ("harness.history.command:watch", "run new images of a registry, beside known ones"),
         "narrow": ("harness.narrow.command:narrow", "find the package, library or variable behind a finding"),
         "judge": ("harness.cli.judge:judge", "judge traces or histories from files"),
     },

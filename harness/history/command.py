@@ -202,7 +202,7 @@ def _print(sections: Iterable[ReportSection]) -> None:
 def watch(
     *, matrix: Path, once: bool, interval: str, digests: Literal["some", "all"], out: Path, as_json: bool
 ) -> None:  # fmt: skip
-    """Look for new tags and republished images of MATRIX, and run only those, together with the last good one.
+    """Look for new tags and republished images of MATRIX, and run only those, beside known ones.
 
     If nothing is new, it prints one line and exits with 0. At the first look, every image is new; launches of
     earlier sweeps count.
