@@ -35,9 +35,8 @@ def write_below(root: Path, name: str, data: str | bytes, *, exact: bool = False
         with folder_in(root, *folders) as folder:
             _replace_whole(folder, last, content if exact else without_known(content))
     except OSError as error:
-        raise InfrastructureError(
-            f"{root / name}: cannot write: {error.strerror}; free some space, or use a folder that you may write to"
-        ) from error
+        remedy = "free some space, or use a folder that you may write to"
+        raise InfrastructureError(f"{root / name}: cannot write: {error.strerror}; {remedy}") from error
 
 
 def _replace_whole(folder: int, name: str, content: bytes) -> None:

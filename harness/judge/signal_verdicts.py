@@ -164,11 +164,9 @@ class _Level:
         if name == "step_time" and "slowdown" in cell.verdicts:
             return replace(plain, seen="bad")
         if len(self.figures) < 2:
-            measured = sum(each.verdict not in UNMEASURED for each in self.compared.cells)
-            return replace(
-                plain,
-                why="there is no other version to compare it with" if measured < 2 else "all versions but one are bad",
-            )
+            alone = sum(each.verdict not in UNMEASURED for each in self.compared.cells) < 2
+            why = "there is no other version to compare it with" if alone else "all versions but one are bad"
+            return replace(plain, why=why)
         return self._compared(place, plain, value=value, limit=limit)
 
     def _without_figure(self, place: int, plain: SignalVerdict) -> SignalVerdict:

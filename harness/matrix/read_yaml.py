@@ -6,7 +6,6 @@ text, 010 is ten. Numbers keep their written form, so that a version 1.10 stays 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -60,11 +59,8 @@ def _text(path: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         beside: list[str] = []
         with suppress(OSError, ValueError):
-            beside = (
-                []
-                if os.path.lexists(path)
-                else [o.name for o in path.parent.iterdir() if o.suffix in (".yaml", ".yml")]
-            )
+            others = [] if path.exists() else [other for other in path.parent.iterdir() if other.name != path.name]
+            beside = [other.name for other in others if other.suffix in (".yaml", ".yml")]
         near = next((name for name in beside if Path(name).stem == path.stem), None) or nearest(path.name, known=beside)
         hint = f" did you mean {path.with_name(near)}?" if near else ""
         raise MatrixError(f"cannot be read: {reason};{hint} name a matrix file", place=path) from error

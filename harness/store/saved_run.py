@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +97,8 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
 
 def _trials(folder: Path, keep: Callable[[Trial], Trial]) -> dict[str, tuple[Trial, ...]]:
     """Return the trials by cell id, each cell's in the order of their numbers, and after them its A/A replicate's."""
+    if (folder / FOLDER).is_dir():
+        os.scandir(folder / FOLDER).close()  # raises an error where glob would find nothing
     trials = sorted(map(keep, map(read_trial, trial_files(folder))), key=lambda one: (one.is_replicate, one.number))
     by_cell = grouped((trial.cell_id.removesuffix(REPLICATE), trial) for trial in trials)
     return {cell_id: tuple(own) for cell_id, own in by_cell.items()}

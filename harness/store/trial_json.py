@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,7 +16,7 @@ from harness.atomic_files import write_atomically
 from harness.errors import UsageError
 from harness.model import Cell, Facts, Floats, Look, Trace, Trial
 from harness.model.measured import LOOK_COLUMNS, beyond_any_trace
-from harness.store.json_files import ABSENT, UNREADABLE, read_json
+from harness.store.json_files import ABSENT, read_json
 
 SCHEMA = 1
 FOLDER, SUFFIX = "trials", ".json"
@@ -102,17 +101,10 @@ def write_trial(run: Path, trial: Trial, cell: Cell) -> None:
 
 
 def trial_files(run: Path, *, of: str = "") -> list[Path]:
-    """Return the files of a run's trials, or of the cell with id `of`, by name. Raises UsageError for a link, and if
-    the folder cannot be listed."""
+    """Return the files of a run's trials, or of the cell with id `of`, by name. Raises UsageError for a link."""
     folder = run / FOLDER
     if folder.is_symlink():
         raise UsageError(f"{folder}: a link, which is not followed; put the folder itself there")
-    try:
-        os.scandir(folder).close()  # what glob cannot list is empty for it
-    except PermissionError as error:
-        raise UsageError(f"{folder}: {error.strerror}; {UNREADABLE}") from error
-    except OSError:
-        return []
     return sorted(folder.glob(f"{of}-[0-9]*{SUFFIX}" if of else f"*{SUFFIX}"))
 
 

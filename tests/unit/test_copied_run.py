@@ -24,7 +24,7 @@ from harness.history import watch_state
 from harness.model import Build, Lane, Pull
 from harness.report.issue import reproduction
 from harness.report.issue.reproduction import shell
-from harness.store import inputs, json_files, read_trial, trial_json
+from harness.store import inputs, json_files, read_trial
 from tests.players import build, stored_run
 from tests.players.stored_run import opened, read_again, recipe_of
 
@@ -160,9 +160,9 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str, kind: str) -> No
 def test_launches_that_may_not_be_read_are_not_told_to_be_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report had `0 launches`, and a bug report told to copy the run again."""
     path = stored_run.write(tmp_path)
-    monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError(13, "Permission denied")))
-    with pytest.raises(UsageError, match=r"trials: Permission denied; make it readable, or copy"):
-        trial_json.trial_files(path)
+    monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError(13, "Permission denied", f"{path}/trials")))
+    with pytest.raises(PermissionError):  # whose path the command line names
+        read_again(path)
 
 
 def test_the_trials_of_another_run_are_not_taken_for_its_own(tmp_path: Path) -> None:

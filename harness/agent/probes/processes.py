@@ -349,8 +349,7 @@ def deleted_files(bounds):
 def _open_files(processes, bounds):
     """Count the open files of processes. Until a forked child starts a program of its own, it also holds whatever its
     parent holds, which counts once."""
-    counts = {"open_files": 0, "sockets": 0, "pipes": 0}
-    held = {}
+    counts, held = {"open_files": 0, "sockets": 0, "pipes": 0}, {}
     for process in processes:
         links = held[process.pid] = {}
         try:
@@ -360,13 +359,15 @@ def _open_files(processes, bounds):
                     links[entry.name] = target(entry.path)
         except (FileNotFoundError, ProcessLookupError):
             continue
-    for pid, parent in [(process.pid, process.parent) for process in processes]:
-        is_copy = parent in held and target("/proc/%d/exe" % pid) == target("/proc/%d/exe" % parent)
-        copied = held[parent] if is_copy else {}
-        own = [link for number, link in held[pid].items() if copied.get(number) != link]
-        counts["open_files"] += len(own)
-        for kind in [KINDS[link.partition(":")[0]] for link in own if link.partition(":")[0] in KINDS]:
-            counts[kind] += 1
+    for process in processes:
+        programs = {target("/proc/%d/exe" % pid) for pid in (process.pid, process.parent)}
+        copied = held.get(process.parent, {}) if len(programs) == 1 else {}
+        for number, link in held[process.pid].items():
+            if copied.get(number) != link:
+                counts["open_files"] += 1
+                kind = KINDS.get(link.partition(":")[0])
+                if kind:
+                    counts[kind] += 1
     return counts
 
 

@@ -317,11 +317,11 @@ NO_NETWORK = re.compile(
 DENIED = re.compile(r"PermissionError|permission denied", re.IGNORECASE)
 READ_ONLY = re.compile(r"read-only file system", re.IGNORECASE)
 LONG_SOCKET = "AF_UNIX path too long"
+FAILED = ("setup", "crash")
 
 
 def _remedy(cell: Cell, trial: Trial) -> str:
-    """Return what helps if a trial failed by what a trial may not do, but for the network before its first step; "" if
-    unknown."""
+    """Return what helps if a trial failed by what it may not do, before its first step but for the network; else ""."""
     if cell.lane.host.can.makes_environments:
         is_long = not trial.last_step and LONG_SOCKET in f"{trial.message} {trial.output.tail}"
         return "set TMPDIR to a shorter folder, such as /tmp, for the harness" if is_long else ""
@@ -338,7 +338,7 @@ def _remedy(cell: Cell, trial: Trial) -> str:
 def _not_its_own(cell: Cell, trial: Trial) -> str:
     """Return why a trial failed by what another program, or the user of the data, keeps from it; "" if unknown."""
     said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
-    if cell.lane.host.can.sees_ports and _fails_early(trial) and PORT_IN_USE.search(said):
+    if cell.lane.host.can.sees_ports and trial.end in FAILED and not trial.last_step and PORT_IN_USE.search(said):
         way = "by {port} in its arguments" if cell.variant.scenario.serve else "as `torchrun --standalone` does"
         return (
             "a port that the program needs is in use on this host, or two of its processes ask for the same one; "
@@ -349,10 +349,6 @@ def _not_its_own(cell: Cell, trial: Trial) -> str:
         if re.search(rf"(?:(?<![\w./-])|(?<=/scenario/)){at}(?![\w.-])", trial.message):
             return f"the launch's user is refused something in {mount.source}"
     return ""
-
-
-def _fails_early(trial: Trial) -> bool:
-    return trial.end in ("setup", "crash") and not trial.last_step
 
 
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
@@ -377,7 +373,7 @@ def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
     """
     if why := _not_its_own(cell, trial):
         return replace(trial, end="infrastructure", message=f"{why}: {trial.message}"), ""
-    if trial.end in ("setup", "crash") and (remedy := _remedy(cell, trial)):
+    if trial.end in FAILED and (remedy := _remedy(cell, trial)):
         trial = replace(trial, message=f"{trial.message}; {remedy}")
     if cell.lane.gpu is None:
         return trial, ""
