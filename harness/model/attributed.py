@@ -186,7 +186,8 @@ def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Orde
     figures: dict[int, float] = {}
     for version, verdict in known.items():
         signal = verdict.of(begins.metric)
-        figure = max(signal.value or 0.0, signal.limit or 0.0) if kind == "growth" else signal.value
+        is_floored = kind == "growth" and (signal.value is not None or signal.seen == "good")
+        figure = max(signal.value or 0.0, signal.limit or 0.0) if is_floored else signal.value
         if figure is not None and figure > 0 and version in order:
             figures[order[version]] = math.log(figure)
     good, worst = figures.get(order[begins.before]), figures.get(order[begins.after])

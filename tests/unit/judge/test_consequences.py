@@ -236,6 +236,17 @@ def test_a_leak_is_mostly_fixed_as_measured_from_the_limit() -> None:
     assert mostly_fixed(episode, levels(memory="0 0 0 7.8 2 2 2"), ORDER) is None
 
 
+def test_a_version_whose_growth_is_not_known_repairs_nothing() -> None:
+    """It counted as grown by the limit: a server that left a file open at each request had `most of it fixed` in the
+    version whose only launch ended early."""
+    (episode,) = episodes_of([change("open_files", LEAK)], ORDER)
+    known = levels(open_files="0 0 0 1")
+    unknown = {
+        name: build.seen(build.flat(), open_files=SignalVerdict(seen="none", limit=0.01)) for name in VERSIONS[4:]
+    }
+    assert mostly_fixed(episode, {**known, **unknown}, ORDER) is None
+
+
 @given(
     st.lists(
         st.builds(
