@@ -39,7 +39,7 @@ _SIGNS = {
 }  # fmt: skip
 _ABSENT = {
     "untested": "should have run but did not",
-    "incompatible": "cannot run on that card",
+    "incompatible": "cannot run on that card or processor",
     "excluded": "left out by the matrix",
     "not run": "not needed",
     "unknown": "ran, but without that figure",
