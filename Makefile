@@ -89,7 +89,7 @@ ready: engine browser lab slurm registry
 test:
 	@$(MAKE) --no-print-directory ready & ready=$$!; \
 	  $(MAKE) --no-print-directory $(VENV)/installed-dev || exit 1; \
-	  nice $(MAKE) --no-print-directory --jobs=2 --output-sync check unit >$(VENV)/units.log 2>&1 & units=$$!; \
+	  nice -n 19 $(MAKE) --no-print-directory --jobs=2 --output-sync check unit >$(VENV)/units.log 2>&1 & units=$$!; \
 	  wait $$ready && { $(PYTEST) -q $(BESIDE_UNITS) -m alone || [ $$? = 5 ]; } \
 	  && $(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"; ended=$$?; \
 	  wait $$units || ended=$$?; cat $(VENV)/units.log; exit $$ended

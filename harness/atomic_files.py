@@ -35,7 +35,7 @@ def write_below(root: Path, name: str, data: str | bytes, *, exact: bool = False
         with folder_in(root, *folders) as folder:
             _replace_whole(folder, last, content if exact else without_known(content))
     except OSError as error:
-        remedy = "free some space, or use a folder that you may write to"
+        remedy = "free some space, or use a folder that you may write to (--out, or --in for a run)"
         raise InfrastructureError(f"{root / name}: cannot write: {error.strerror}; {remedy}") from error
 
 

@@ -208,7 +208,8 @@ def try_(
     )  # fmt: skip
     search = search or ("auto" if drafted.series.is_range else "full")
     options = SweepOptions(trials=asked, search=search, stop=stop, fresh=fresh, out=out)
-    say(f"each launch: {draft.uses(drafted, os.environ)}")
+    if unused := draft.unused_gpus(drafted):
+        say(unused)
     if write is not None:
         flow.write_matrix(drafted, write, os.environ)
         say(f"wrote {write}; run it with: harness sweep {write}{'' if search == 'full' else f' --search {search}'}")

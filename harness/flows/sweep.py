@@ -22,6 +22,7 @@ from harness.matrix import load_matrix
 from harness.model import Explanation, Matrix, Plan, RunResult, SearchMode, Stop, Trials, grouped
 from harness.plan.cells import select, with_lanes
 from harness.plan.explain import explain, most_launches, typical_launches
+from harness.plan.uses import uses
 from harness.run.hosts.mounted_data import missing_data
 from harness.run.trial.payload import keep_inputs, payload_hash
 from harness.store import RunDirectory, inputs
@@ -105,6 +106,9 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
         for each in opened:
             refuse_missing(each, plan.later, context)
         plan, only = with_lanes(plan, lanes_of(opened)), None
+        processors = {each.part_of.name: str(each.facts.get("architecture") or "") for each in opened}
+        for line in uses(plan, processors):
+            context.progress.note(line)
         changed = list(deciding.changed_hosts(plan, opened, journal))
         for _, text in changed:
             context.progress.note(text)

@@ -218,12 +218,12 @@ def watch(
     from harness.history.watch import WatchedMatrix
     from harness.model import forms
 
-    interval_s = None if once else option("--interval", forms.seconds, interval)
+    interval_s = option("--interval", forms.seconds, interval)
     with stop_on_signals() as stopped:
         code = WatchedMatrix(
             matrix=matrix,
             out=out,
-            interval_s=interval_s,
+            interval_s=None if once else interval_s,
             digests=digests,
             environ=os.environ,
             images=open_registries(os.environ, stopped),

@@ -6,6 +6,7 @@ text, 010 is ten. Numbers keep their written form, so that a version 1.10 stays 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -49,11 +50,18 @@ def read_yaml(path: Path, *, environ: Mapping[str, str]) -> Context:
     return context
 
 
+def _opened(path: str, flags: int) -> int:
+    """Open a file, or a pipe such as that of `<(…)`, without waiting for somebody to open the other end of it."""
+    handle = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(handle, True)
+    return handle
+
+
 def _text(path: Path) -> str:
     if path.suffix == ".py" and path.is_file():
         raise MatrixError("is a Python program, not a matrix file; use harness try for a program", place=path)
     try:
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=_opened) as stream:
             raw = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -37,6 +37,7 @@ from harness.model.matrix import Gpu
 from harness.model.scenario import Cache
 from harness.plan.cells import choose_lanes, matches, select, variants, with_lanes
 from harness.plan.explain import explain
+from harness.plan.uses import uses
 from harness.report.terminal.plan_output import dry_run
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json, read_plan_file
@@ -415,3 +416,25 @@ def test_a_dry_run_says_where_mounted_data_are_missing() -> None:
     plan = replace(explain(select(matrix, seed=1)), data=told)
     assert f"\n  {told[1]}\n" in dry_run(plan)
     assert checked_data(select(replace(matrix, scenarios=(scenario("other"),)), seed=1), context) == ()
+
+
+# ---------------------------------------------------------------- what launches use
+
+
+def test_what_each_launch_uses_is_told_before_it_starts() -> None:
+    """Only `harness try` said it: that a sweep has no network, or copies no file, showed in a failed launch."""
+    assert list(uses(select(MATRIX, seed=1), {"venv": "x86_64"})) == [
+        "each launch of signal on here: a container of docker from each image, no GPU, no network, no file copied in",
+        "each launch of signal, tool on venv: a process of this machine (x86_64), no GPU, the machine's network, "
+        "no file copied in",
+    ]
+    here = Path.cwd()
+    mounts = (Mount(source=Path("/data/x"), at="/data"), Cache(name="hub", at="~/hub"))
+    files = (here / "parts", Path("/opt/more.txt"))
+    served = replace(scenario("served"), program=here / "serve.py", files=files, mounts=mounts, network=True)
+    matrix = replace(MATRIX, hosts=(host("far", "ssh://lab", gpus=("0",)),), scenarios=(served,))
+    (line,) = uses(select(matrix, seed=1), {})
+    assert line == (
+        "each launch: a container of ssh://lab from each image, GPU 0, a network, copied in: its program, parts, "
+        "/opt/more.txt, mounted: /data/x at /data, the warm cache hub at ~/hub"
+    )

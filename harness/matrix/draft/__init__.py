@@ -7,7 +7,6 @@ What only some calls have is in `options.py`.
 from __future__ import annotations
 
 import json
-import platform
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -32,8 +31,6 @@ SETUP_S = 600.0
 """Seconds for setup, in addition to the time in steps: images may compile before their first step."""
 GPU_FILE = Path("/dev/nvidiactl")
 """The device file of NVIDIA's driver."""
-ENGINE_VARIABLES = ("DOCKER_HOST", "DOCKER_CONTEXT")
-"""The variables that name another engine than this machine's."""
 OTHER_GPU_FILES = tuple(map(Path, ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd")))
 """The device files of GPUs under WSL2, on Jetson and of AMD, which `auto` does not use."""
 
@@ -156,29 +153,13 @@ def _gpus_of(draft: Draft) -> str:
     return "all" if is_here and GPU_FILE.exists() else "none"
 
 
-def uses(draft: Draft, environ: Mapping[str, str]) -> str:
-    """Return what each launch uses, in one line: its engine, processor, GPUs, network, files and mounts."""
-    engine, gpus = engine_of(draft.typed, draft.series), _gpus_of(draft)
-    kind = engine_kind(engine).can
-    where = f"a container of {engine} from each image" if not kind.makes_environments else "a process of this machine"
-    if kind.makes_environments and not kind.on_this_machine:
-        where = f"engine {engine}"
-    elif kind.on_this_machine and not any(name in environ for name in ENGINE_VARIABLES):
-        where += f" ({platform.machine()})"
-    if gpus == "none":
-        there = next((path for path in OTHER_GPU_FILES if kind.on_this_machine and path.exists()), None)
-        cards = f"no GPU, although {there} is here: --gpus all asks for them" if there else "no GPU"
-    else:
-        cards = {"all": "all GPUs", "each": "one GPU in turn"}.get(gpus, f"GPU {gpus}")
-    network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
-    files = f"copied in: {', '.join(draft.job.carried) or 'nothing from this folder'}"
-    if draft.series.in_place:
-        files = "in this folder, measured again if a file of it changes"
-    mounted = [
-        f"{each['from'] if 'from' in each else 'the warm cache ' + each['cache']} at {each['at']}"
-        for each in draft.more.get("mounts", ())
-    ]
-    return ", ".join([where, cards, network, files, *(["mounted: " + ", ".join(mounted)] if mounted else [])])
+def unused_gpus(draft: Draft) -> str:
+    """Return that the launches use no GPU, if `auto` leaves out one of this machine; else ""."""
+    is_here = engine_kind(engine_of(draft.typed, draft.series)).can.on_this_machine
+    there = next((path for path in OTHER_GPU_FILES if path.exists()), None) if is_here else None
+    if there is None or _gpus_of(draft) != "none" or draft.typed.gpus != "auto":
+        return ""
+    return f"the launches use no GPU, although {there} is here: --gpus all asks for it"
 
 
 def _value(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -384,3 +385,9 @@ def test_a_cluster_s_images_are_beside_the_matrix_or_where_it_says(load: Load) -
     asked = matrix.hosts[0].settings
     assert asked is not None
     assert (str(asked.images), asked.hold.exclusive, asked.node) == ("/shared/harness", False, None)
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "matrix.yaml")
+    with pytest.raises(MatrixError, match="version: is missing"):
+        load_matrix(tmp_path / "matrix.yaml", environ={})
