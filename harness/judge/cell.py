@@ -460,20 +460,27 @@ ENOUGH_LAUNCHES = 12
 
 
 def more_launches(launches: int, *, visible: float, limit: float, versions: int = 2, share: float = SHARE) -> str:
-    """Return "more launches (`--trials N`)", with the N that would show a change by `limit`, a log of a ratio like
-    `visible`, in a t-test of `versions` at the significance level `share`. Noise falls with the square root of the
-    number of launches, and the first launches also show how large it is. Return "" if N exceeds MOST_LAUNCHES, or if
-    `limit` is not positive.
+    """Return "more launches (`--trials N`)", with the N of `launches_needed`; "" without one."""
+    needed = launches_needed(launches, visible=visible, limit=limit, versions=versions, share=share)
+    return "" if needed is None else with_trials(needed)
+
+
+def launches_needed(
+    launches: int, *, visible: float, limit: float, versions: int = 2, share: float = SHARE
+) -> int | None:
+    """Return how many launches would show a change by `limit`, a log of a ratio like `visible`, in a t-test of
+    `versions` at the significance level `share`. Noise falls with the square root of the number of launches, and the
+    first launches also show how large it is. Return None for more than MOST_LAUNCHES, or if `limit` is not positive.
     """
     if limit <= 0 or visible <= 0:
-        return ""
+        return None
     allowed = limit / visible * _width(launches, versions, share)
     needed = next(
         (count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions, share) <= allowed), None
     )
     if needed is None and launches < 3:  # two hardly show how large the noise is
         needed = ENOUGH_LAUNCHES
-    return "" if needed is None else with_trials(needed)
+    return needed
 
 
 def with_trials(launches: int) -> str:

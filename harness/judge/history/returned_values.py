@@ -19,7 +19,7 @@ import numpy as np
 
 from harness.agent.result_names import IS_EARLIER, is_error, is_measure
 from harness.amounts import count, general, number
-from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
+from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, launches_needed, wider, with_trials
 from harness.judge.comparison.printed_lines import is_luck, prints_number
 from harness.judge.comparison.round_tables import Columns, RoundTable, measured_together, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
@@ -172,6 +172,20 @@ def differs_at_its_end(launches: Launches, *, limits: Limits, steps: Steps) -> b
     at its end, seems to differ between versions, and only more whole launches can settle that."""
     metrics = _metrics(launches, limits=limits, steps=steps)
     return any(metric.is_late and metric.needs_launches for metric in metrics)
+
+
+def hides_a_change(launches: Launches, *, limits: Limits, steps: Steps, most: int) -> str | None:
+    """Return why one more round of all versions should run, or None: a number varies so much that a change beyond its
+    limit in the matrix file may be hidden, which at most `most` launches would show."""
+    if any(map(_is_range, limits.metrics)) and max(map(len, launches), default=0) < most:
+        for metric in _metrics(launches, limits=limits, steps=steps):
+            if metric.hides_a_change(most):
+                return f"`{metric.name}` varies between launches by too much for its limit"
+    return None
+
+
+def _is_range(limit: MetricLimit | None) -> bool:
+    return limit is not None and limit.rule in ("rise", "drop", "change")
 
 
 def _metrics(launches: Launches, *, limits: Limits, steps: Steps, apart: Collection[int] = ()) -> list[_Metric]:
@@ -783,12 +797,27 @@ class _Metric:
         if rise is None:
             remedy = with_trials(ENOUGH_LAUNCHES)
             return replace(plain, seen="blind", why="two launches that agree are needed", remedy=remedy)
-        if limit.rule != "equal" and rise.high > limit.limit:
-            left, versions = limit.limit - max(rise.size, 0.0), len(self.launches)
-            more = more_launches(len(rows), visible=rise.margin, limit=left, versions=versions, share=1 - SURE)
+        if _is_range(limit) and rise.high > limit.limit:
+            needed = self._needed(len(rows), rise, limit=limit.limit)
+            more = "" if needed is None else with_trials(needed)
             written = f"metrics: {{{self.name}: {{{limit.rule}: …}}}}"
             return replace(plain, seen="blind", remedy=wider(written, more=more, timed=False))
         return plain
+
+    def _needed(self, launches: int, rise: Rise, *, limit: float) -> int | None:
+        """Return how many launches of each version would rule out a change beyond the limit."""
+        left, versions = limit - max(rise.size, 0.0), len(self.launches)
+        return launches_needed(launches, visible=rise.margin, limit=left, versions=versions, share=1 - SURE)
+
+    def hides_a_change(self, most: int) -> bool:
+        """Return whether a change beyond the limit of the matrix file may be hidden that `most` launches would show."""
+        if self.limit is None or not _is_range(self.limit) or not self.is_noisy:
+            return False
+        limit, (_, _, rises) = self.limit.limit, self._of_noisy(self.rows, usual_value)
+        return any(
+            rise.high > limit and (self._needed(len(self.rows[place]), rise, limit=limit) or math.inf) <= most
+            for place, rise in rises.items()
+        )
 
     def _why_absent(self, place: int, rows: Sequence[Floats]) -> str:
         """Return why a version has no value of a metric with a limit."""

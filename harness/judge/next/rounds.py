@@ -22,7 +22,7 @@ from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
 from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.changepoints import FEW_VERSIONS
 from harness.judge.history.precision import differs_late, wants_round
-from harness.judge.history.returned_values import differs_at_its_end
+from harness.judge.history.returned_values import differs_at_its_end, hides_a_change
 from harness.judge.history.transitions import wants_launches
 from harness.judge.launches import AGREE, always_fails, always_hangs, limits_of_version
 from harness.judge.trace.trace_verdict import is_brief
@@ -266,7 +266,7 @@ def _wants_round(row: RowRun) -> str | None:
     return wants_round(
         trials, limits=scenario.limits, steps=scenario.steps, trials_asked=row.asked,
         baseline=row.planned.baseline, noise=noise(row), rows=row.rows,
-    )  # fmt: skip
+    ) or hides_a_change(trials, limits=scenario.limits, steps=scenario.steps, most=row.asked.most)  # fmt: skip
 
 
 def _going(row: RowRun) -> list[CellRun]:

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.history.returned_values import NOISY_LIMIT, OTHER_RESULT, Values, differs_at_its_end, judge_values
+from harness.judge.history.returned_values import (
+    NOISY_LIMIT,
+    OTHER_RESULT,
+    Values,
+    differs_at_its_end,
+    hides_a_change,
+    judge_values,
+)
 from harness.judge.history.transitions import exact_interval, exact_p
 from harness.judge.trace.samples import prefix
 from harness.model import Facts, Limits, MetricLimit, Printed, Trial
@@ -979,6 +986,22 @@ def test_versions_that_are_added_do_not_make_a_change_within_the_limit_bad() -> 
     """−9.5 % was beyond `drop: 10%` if most versions had it."""
     found = judged(levels_of([1.0] * 2 + [0.905] * 6, launches=5, noise=0.003, seed=1), limit("drop", 0.1))
     assert (found.changes, {one.seen for one in found.seen}) == ((), {"good"})
+
+
+def test_a_limit_of_a_number_asks_for_the_launches_that_decide_it() -> None:
+    """It stayed undecided, with the remedy `--trials 5`, although the sweep might launch each version 8 times."""
+
+    def asked(noise: float, *, share: float = 0.1, launches: int = 3, most: int = 8, levels: int = 2) -> bool:
+        limits = Limits(metrics=(limit("rise", share),) if share else ())
+        rows = levels_of([1.0] * levels, launches=launches, noise=noise, seed=3)
+        return hides_a_change(rows, limits=limits, steps=STEPS, most=most) is not None
+
+    assert asked(0.06)
+    assert not asked(0.06, launches=8), "no more are allowed"
+    assert not asked(0.01), "it is decided"
+    assert not asked(1.0), "8 launches do not decide it either"
+    assert not asked(0.06, share=0.0), "nobody asked"
+    assert not asked(0.06, levels=1), "there is nothing to compare it with"
 
 
 def test_a_value_that_may_have_risen_by_its_limit_is_not_called_good() -> None:
