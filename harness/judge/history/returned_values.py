@@ -658,11 +658,12 @@ class _Metric:
                 observed += [each for each in seen if not any({each.before, each.after} <= {*at} for at, _ in told)]
                 told.append((table.positions, found))
         usual = {place: float(np.mean([*column.values()])) for place, column in columns.items() if column}
-        for place in usual.keys() - rises.keys() if rises else ():  # too few launches to compare by rounds
-            change = relative(usual[min(rises)], usual[place], scale=0.0 if usual[min(rises)] else size)
-            worse = worse_by(change, "change" if self.rule is None else self.rule.rule)
+        if rises and (few := usual.keys() - rises.keys()):  # versions with too few launches to compare by rounds
+            oldest, rule = usual[min(rises)], "change" if self.rule is None else self.rule.rule
             wide = max(rise.margin for rise in rises.values()) * math.sqrt(max(map(len, columns.values())))
-            rises[place] = Rise(size=worse, margin=wide)
+            for place in few:
+                change = relative(oldest, usual[place], scale=0.0 if oldest else size)
+                rises[place] = Rise(size=worse_by(change, rule), margin=wide)
         return of_parts(told), observed, rises
 
     def _of_table(self, table: RoundTable, *, size: float) -> tuple[list[Change[int]], list[Observed], dict[int, Rise]]:

@@ -1028,3 +1028,13 @@ def test_a_value_that_varies_by_a_third_of_its_limit_is_decided_in_equal_version
 def test_more_launches_of_a_single_version_are_not_said_to_help() -> None:
     (seen,) = judged(levels_of([1.0], launches=3, noise=0.01, seed=1), limit("rise", 0.1)).seen
     assert (seen.seen, seen.why, seen.remedy) == ("blind", "there is no other version to compare it with", "")
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_versions_with_a_single_launch_do_not_make_each_other_less_precise(number: int) -> None:
+    """Each was given the margin of the one before, times the root of the launches: of three, the last was blind."""
+    few, many = (levels_of([1.0] * n, launches=m, noise=0.03, seed=1) for n, m in ((number, 1), (4, 8)))
+    for rows in (few + many, many + few):
+        seen = judged(rows, limit("rise", 0.5)).seen
+        assert {one.seen for one in seen} == {"good"}
+        assert max(one.visible or 0.0 for one in seen) < 0.2
