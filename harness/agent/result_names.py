@@ -78,7 +78,7 @@ WORD = re.compile(r"[^\W_]+")
 EARLIER = "%s (%d)"
 """Name of a number that the program printed again under its own name, after the same step: `accuracy (1)`."""
 LARGEST = 1e30
-"""A larger number is no measurement: the harness treats it as missing."""
+"""A larger number is no figure. Returned by a step, or printed with an exponent, it counts like NaN."""
 IS_EARLIER = re.compile(r" \(\d\)$")
 
 

@@ -32,6 +32,7 @@ from harness.model import (
     unit_per,
 )
 from harness.model.judged import is_small_growth
+from harness.model.measured import NOT_FINITE
 
 
 def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | None, own_s: float | None) -> str:
@@ -98,7 +99,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
         told.append(shown)
     ignored = {limit.metric for limit in scenario.limits.metrics if limit.rule == "none"}
     names = ", ".join(sorted(trial.not_finite.keys() - ignored))
-    nan = f"; NaN, infinity or beyond 1e30 in {names}" if names else ""
+    nan = f"; {NOT_FINITE} in {names}" if names else ""
     is_bad = bool(grown) or whole.verdict in BAD
     is_short = trial.end == "stopped" and not trial.ended_early
     return f"{'; '.join(told)} to {counted(per)} {whole.steps}{nan}", None if is_short and not is_bad else is_bad

@@ -20,6 +20,8 @@ else:
     Floats = Any  # so that commands that only list runs need not import numpy
 LARGEST = 1e100
 """Largest measurement that is accepted; sums of squares of smaller ones stay finite."""
+NOT_FINITE = "NaN, infinity or a number beyond 1e30"
+"""What a scenario returns that is no figure: see LARGEST in `agent/result_names.py`."""
 
 MOST_ROWS = 500_000
 MOST_COLUMNS = 64
@@ -260,7 +262,7 @@ class Failure:
 class RankFacts:
     """The report of a rank of a program: its number and its steps; the medians of a step and of its own part of it,
     without waits for other ranks, in seconds; the memory that it kept; what it told of itself; and the metrics of which
-    it returned NaN or an infinity."""
+    it returned what is NOT_FINITE."""
 
     rank: int
     steps: int
@@ -360,7 +362,7 @@ class Trial:
 
     `run` and `round` identify the trials that ran side by side, whose times may be compared. `key` is the hash under
     which a later run may reuse this trial; `fingerprint`, which describes the lane, is part of it. `not_finite`: by
-    metric, the number of steps that returned NaN or an infinity, and the first of them.
+    metric, the number of steps that returned what is NOT_FINITE, and the first of them.
     """
 
     cell_id: str

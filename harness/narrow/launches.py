@@ -17,7 +17,7 @@ from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
 from harness.judge.history.exact_values import late_value
 from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import FAILURES, GOOD, Cell, CellRun, Finding, Image, Proposal, RowRun, Scenario, Trial, next_round
-from harness.model.measured import TRACEBACK
+from harness.model.measured import NOT_FINITE, TRACEBACK
 from harness.narrow.records import Hybrid, HybridOutcome, HybridState
 from harness.narrow.search import ComponentSearch
 
@@ -213,7 +213,7 @@ class _Reader:
     def _value(self, trial: Trial, name: str) -> Reading:
         """Compare what the scenario returned with what it returned in A and in B."""
         if self.finding.verdict == "nan" or any(name in each.not_finite for each in self.b):
-            return ("bad", f"{name} is NaN, infinity or beyond 1e30") if name in trial.not_finite else ("good", "")
+            return ("bad", f"{name} is {NOT_FINITE}") if name in trial.not_finite else ("good", "")
         own = self._level(trial, name)
         if self.finding.verdict == "vanished":
             return ("good", "") if own is not None else ("bad", f"this version gave no `{name}`")

@@ -487,7 +487,7 @@ def no_limit() -> RunResult:
 
 NAN = SignalVerdict(
     seen="suspect",
-    why="a number was NaN, infinity or beyond 1e30 in one launch",
+    why="`loss` was NaN, infinity or a number beyond 1e30 in one launch",
     remedy="more launches would settle it",
 )
 SLOWING = (

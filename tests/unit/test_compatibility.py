@@ -168,7 +168,7 @@ LOSS_IS_NOT_ASKED = Limits(metrics=(MetricLimit(metric="loss", rule="none", limi
         (
             whole(not_finite={"loss": (4000, 1)}),
             Limits(),
-            ("flat to step 4000; NaN, infinity or beyond 1e30 in loss", False),
+            ("flat to step 4000; NaN, infinity or a number beyond 1e30 in loss", False),
         ),
         (whole(not_finite={"loss": (4000, 1)}), LOSS_IS_NOT_ASKED, ("flat to step 4000", False)),
     ],

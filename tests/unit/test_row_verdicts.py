@@ -438,7 +438,7 @@ def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() 
     bad, after = (row.cells[place].verdict.signals for place in (2, 3))
     told = {name: bad[name] for name in ("step_time", "tail", "peak_memory", "output")}
     assert {(one.seen, one.why) for one in told.values()} == {
-        ("none", "this version is bad: NaN, infinity or beyond 1e30 in loss")
+        ("none", "this version is bad: NaN, infinity or a number beyond 1e30 in loss")
     }
     assert all(one.value is None or one.apart for one in told.values())
     assert all(bad[name].seen in ("none", "good") for name in LEVELS if name in bad), (
@@ -456,9 +456,8 @@ def test_nan_of_the_oldest_version_is_a_regression_that_was_fixed() -> None:
     result = judge_run(plan, [row], directory=Path("none"))
     assert [(one.kind, one.before) for one in result.findings] == [("first_fixed", "1.0")]
     assert result.verdict == "regression"
-    assert (
-        headline.sentence(result) == "msgpack returns NaN, infinity or beyond 1e30 as `loss` up to 1.0 (fixed in 1.1)."
-    )
+    told = "msgpack returns NaN, infinity or a number beyond 1e30 as `loss` up to 1.0 (fixed in 1.1)."
+    assert headline.sentence(result) == told
 
 
 def test_nan_that_comes_after_the_last_step_of_every_launch_is_bad() -> None:

@@ -41,6 +41,7 @@ from harness.model import (
     Trial,
     ratio_of,
 )
+from harness.model.measured import NOT_FINITE
 
 LevelEstimate = tuple[float, Interval | None]
 BEFORE_STEPS = EXACT | {"start_time", "setup_time", "ready_time"}
@@ -168,7 +169,7 @@ class Compared:
         if BAD & set(self.cells[place].verdicts):
             return self.cells[place].verdict
         metric = self.not_finite.get(place)
-        return "" if metric is None else f"NaN, infinity or beyond 1e30 in {metric}"
+        return "" if metric is None else f"{NOT_FINITE} in {metric}"
 
     def levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their

@@ -60,7 +60,7 @@ from harness.model import (
     worse_measure,
 )
 from harness.model.judged import State
-from harness.model.measured import AGENT_COLUMNS, MOST_METRICS
+from harness.model.measured import AGENT_COLUMNS, MOST_METRICS, NOT_FINITE
 
 
 def returned_names(trial: Trial) -> set[str]:
@@ -734,11 +734,10 @@ class _Metric:
                 plain, seen="blind" if self.limit else "none", why=why, remedy=remedy, apart=True, visible=None
             )
         if is_nan:
-            why = f"`{name}` was NaN, infinity or beyond 1e30{' in every version' if all(self.nan) else ''}"
+            why = f"`{name}` was {NOT_FINITE}{' in every version' if all(self.nan) else ''}"
             return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
-            why = "a number was NaN, infinity or beyond 1e30 in one launch"
-            return replace(plain, seen="suspect", why=why, remedy=SETTLED)
+            return replace(plain, seen="suspect", why=f"`{name}` was {NOT_FINITE} in one launch", remedy=SETTLED)
         if not rows or (self.limit is None and not self.returned[place]):
             gave = (
                 f"this version gave no `{name}`" if self.returned[place] is False else "its launches did not reach it"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from harness import amounts
 from harness.model import LEVELS, ChangeKind, Finding, Metric, signal_of
+from harness.model.measured import NOT_FINITE
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import lane_text, variant_text, version_range
 from harness.report.text.signal_words import shown_signal
@@ -23,7 +24,6 @@ class Symptom(NamedTuple):
     shows: str = ""
 
 
-NAN = "NaN, infinity or beyond 1e30"
 SYMPTOMS: Mapping[str, Symptom] = {
     "leak": Symptom("memory leak"),
     "slowdown": Symptom("steps that get slower during a launch", "gets slower step by step"),
@@ -31,7 +31,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "crash": Symptom("crash", "crashes"),
     "hang": Symptom("hang", "hangs"),
     "two modes": Symptom("launches in a slow mode"),
-    "nan": Symptom(f"{NAN} in {{name}}", f"{{gives}} {NAN} as `{{name}}`", f" is {NAN}"),
+    "nan": Symptom(f"{NOT_FINITE} in {{name}}", f"{{gives}} {NOT_FINITE} as `{{name}}`", f" is {NOT_FINITE}"),
     "vanished": Symptom("{name} that is gone", "no longer {gives} a number as `{name}`", " in no launch"),
     "varies": Symptom(
         "{name} that differs in each launch",

@@ -781,7 +781,7 @@ def test_a_text_is_no_number_and_not_good(rule: str) -> None:
 
 def test_nan_in_every_version_is_blind_if_the_metric_has_a_limit() -> None:
     trials = [[replace(one, not_finite={"loss": (500, 1)}) for one in version] for version in versions([np.nan] * 2)]
-    told = "`loss` was NaN, infinity or beyond 1e30 in every version"
+    told = "`loss` was NaN, infinity or a number beyond 1e30 in every version"
     for limits, seen in (((), "none"), ((limit("change", 0.01),), "blind")):
         assert {(one.seen, one.why) for one in judged(trials, *limits).seen} == {(seen, told)}
 
@@ -791,7 +791,7 @@ def test_nan_of_one_version_is_not_said_to_be_in_others() -> None:
     trials[1] = [replace(trial, not_finite={"loss": (400, 1)}) for trial in trials[1]]
     found = judged(trials, limit("change", 0.01))
     assert [seen.seen for seen in found.seen] == ["good", "blind", "good"]  # the change makes it bad
-    assert found.seen[1].why == "`loss` was NaN, infinity or beyond 1e30"
+    assert found.seen[1].why == "`loss` was NaN, infinity or a number beyond 1e30"
 
 
 @pytest.mark.parametrize("rule", ["equal", "change"])
