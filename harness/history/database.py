@@ -206,8 +206,8 @@ def _conclude(connection: sqlite3.Connection, stale: Sequence[tuple[int, str, st
 
 
 def _runs(out: Path, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the path of every run that has ended, and a stamp of its files, which changes when they are rewritten.
-    `known` are the stamps of the runs in the index.
+    """Yield the path of every run that has ended, and a stamp of its files, which changes when they are rewritten, or
+    made readable. `known` are the stamps of the runs in the index.
     """
     for matrix in _folders(out):
         for run in _folders(matrix):
@@ -247,7 +247,7 @@ def _stamp(folder: str, name: str) -> str:
     except OSError:
         return ""
     kind = "" if stat.S_ISREG(found.st_mode) else "!"
-    return f"{kind}{name[0]}{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
+    return f"{kind}{name[0]}{found.st_ctime_ns}-{found.st_size}-{found.st_ino}"
 
 
 # ---------------------------------------------------------------- index schema

@@ -232,6 +232,10 @@ def test_a_run_that_may_not_be_read_is_no_run_that_is_not_there(
     paths(tmp_path, said)
     (told,) = said
     assert told.endswith("/result.json: Permission denied; make it readable, or copy the run's directory again")
+    monkeypatch.undo()
+    (run / "result.json").chmod(0o644)
+    problems = with_index(tmp_path, lambda index: [run.problem for run in index.runs.values()], say=quiet)
+    assert problems == [""], "`harness runs` went on to say that it cannot be read"
 
 
 def _fill(out: Path) -> None:
