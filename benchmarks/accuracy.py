@@ -32,6 +32,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="traces per generator; other parts use fewer")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     options = parser.parse_args()
+    if unknown := set(options.parts) - PARTS.keys():
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
     begun = time.monotonic()
     content: dict[str, Any] = {"seed": options.seed, "count": options.count}
     for name, part in {name: PARTS[name] for name in options.parts or PARTS}.items():
