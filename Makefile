@@ -69,7 +69,7 @@ base:
 
 # The tests other than the unit tests spend half of their time waiting for engines and for sleeping processes. They
 # therefore get two test processes per processor (three took 575 s instead of 530 s). Tests that must not run together
-# form one group (tests/groups.py); tests that measure all of /dev/shm (marked `alone`) run before all others. The last line says what passed.
+# form one group (tests/groups.py); tests that measure all of /dev/shm (marked `alone`) run before them.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 # The tests start a thousand processes, none of which should compile the harness again, even if the environment forbids
 # Python to write bytecode. The bytecode is next to each source file, like that of installed packages and of the agent.
@@ -84,8 +84,8 @@ unit: $(VENV)/installed-dev
 ready: engine browser lab slurm registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
 
-# Style, types and unit tests need none of it, and yield to the tests that wait for engines and sleeping processes half of
-# the time. What they print follows at the end.
+# Style, types and unit tests need nothing that `ready` sets up. They use the processors while the other tests wait, yield
+# to them (`nice`), and what they print follows at the end.
 test:
 	@$(MAKE) --no-print-directory ready & ready=$$!; \
 	  $(MAKE) --no-print-directory $(VENV)/installed-dev || exit 1; \
