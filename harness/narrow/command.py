@@ -53,8 +53,8 @@ def narrow(
       harness narrow --good old.txt --bad new.txt scenario.py
       harness narrow --good old.txt --bad new.txt -- python -c 'import this'
 
-    Exit status: EXIT_CODES. A component that is found is nothing bad, or with --good and --bad something bad; a
-    finding that does not come back is undecided.
+    Exit status: EXIT_CODES. If the component is found, the status is 0, or 1 with --good and --bad; if the finding
+    does not come back, it is 4.
     """
     from harness import exit_codes
     from harness.flows.sweep import SweepOptions
