@@ -1,8 +1,9 @@
 """Finds what installed packages add to the harness: commands, engines and hooks, each as an entry point.
 
 A package declares them in its pyproject.toml, in the groups `harness.commands`, `harness.engines` and `harness.hooks`.
-The harness's own are in tables: they are known without a search, and their names cannot be taken. So is what its parts
-read from a run for the reports (SECTIONS), or do after one (AFTER_RUNS): no other part imports them.
+The harness's own are in tables: they are known without a search, and their names cannot be taken. Tables also name the
+functions of parts that no other part imports: those that read from a run for the reports (SECTIONS), and those that are
+called after one (AFTER_RUNS).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Parsed = TypeVar("Parsed")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-FILE = click.Path(path_type=Path, readable=False)  # who reads it says what would help
+FILE = click.Path(path_type=Path, readable=False)  # the code that reads it says what would help
 OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 IN = click.option("--in", "source", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 HOSTS = click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")

@@ -42,8 +42,8 @@ from harness.model.measured import LEAST_STEPS
 class JudgedTrial:
     """A judged trial: the verdict on its trace, the growth of its counts by signal, and the failure in which it ended,
     if any. `trace_verdict` has no verdicts if the trace is not judged, as when only the exit code counts. `asked`: the
-    steps that it was to make. `clear`: its memory certainly grows by many times the limit. `alike`: the
-    growth that is not judged.
+    steps that it was to make. `clear`: its memory certainly grows by many times the limit. `alike`: the growth that is
+    not judged, because it is alike in all versions.
     """
 
     trial: Trial

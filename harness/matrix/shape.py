@@ -1,5 +1,5 @@
-"""Defines the shape of matrix.yaml: its keys and their types, and says in plain words what a file has of another shape.
-The JSON Schema is generated from it.
+"""Defines the shape of matrix.yaml: its keys and their types. The JSON Schema is generated from it. Says in plain words
+where a file has another shape.
 
 Every attribute's docstring is the key's description in the schema. Hosts, scenarios and limits are the records of
 `model`; a series is a list of versions in one of six forms. Checks across several places (names that must exist,

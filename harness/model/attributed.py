@@ -87,8 +87,8 @@ def sign_of(finding: Finding) -> Sign:
 def episodes_of(findings: Iterable[Finding], order: Order, states: Sequence[State] = ()) -> list[Episode]:
     """Return the episodes of one sign at one place, oldest first. `states`: the state of each version, if known.
 
-    A repair ends everything that is bad at that point; of a value, what is bad in its way: NaN, or gone. A fault that
-    begins while another one lasts makes it worse.
+    A repair ends everything that is bad at that point, but of a value only what is bad in the same way, such as NaN.
+    A fault that begins while another one lasts makes it worse.
     """
     known = (*states, *[None] * (len(order) - len(states)))
     episodes: list[Episode] = []

@@ -17,8 +17,8 @@ from harness.model import ParamCondition, Rule, Scalar, Variant
 MOST_PARAMS = 3
 """Maximum number of params in a rule. With more, the search over their sets takes much longer."""
 EXCEPTIONS = 0.1
-"""Maximum share of variants that a rule may misclassify, if no rule is right for all: none of fewer than ten, of which
-an exception may as well be the rule."""
+"""Maximum share of variants that a rule may misclassify, if no rule is right for all. Of fewer than ten variants it may
+misclassify none: what looks like an exception there may be the rule."""
 
 Value = tuple[str, Scalar]
 """A value with its type's name: 1, 1.0 and True are three different values."""

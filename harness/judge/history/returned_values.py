@@ -704,8 +704,8 @@ class _Metric:
         return changes, observed, dict(zip(places, rises, strict=True))
 
     def _rises(self, laid: Laid, pieces: Sequence[range], over: Sequence[tuple[int]], sizes: Floats) -> Iterator[Rise]:
-        """Yield by which share of the level that it is compared with each version may be worse, or differ if both ways
-        count."""
+        """Yield for each version by which share it may be worse than the level that it is compared with, or may differ
+        from it if both directions count."""
         signs = {"rise": (1,), "drop": (-1,)}.get("" if self.rule is None else self.rule.rule, (1, -1))
         turned = (replace(laid, values=sign * laid.values, raw=sign * laid.raw) for sign in signs)
         ways = [rises_over(each, pieces, over, base=0, least=0.0) for each in turned]
@@ -885,8 +885,9 @@ def ratio(old: float, new: float, *, margin: float | None = None) -> Effect | No
 
 
 def scale(columns: Columns) -> float:
-    """Return the median size of the oldest version's values, by which differences are divided, as later versions must
-    not change what is said of earlier ones; of all values if it is nothing beside that; 1 if it is zero or unknown."""
+    """Return the size by which differences are divided: the median of the oldest version's values, because later
+    versions must not change what is said of earlier ones. If it is nothing beside the median of all values, the latter;
+    1 if that is zero or unknown."""
     sizes = [[abs(value) for value in column.values() if math.isfinite(value)] for column in columns.values()]
     every = float(np.median([*chain(*sizes)])) if any(sizes) else 0.0
     oldest = next((float(np.median(own)) for own in sizes if own), 0.0)

@@ -35,9 +35,9 @@ class Rise:
 def rises_over(
     laid: Laid, pieces: Sequence[range], over: Sequence[Sequence[int]], *, base: int, least: float
 ) -> list[Rise]:
-    """Return the rise of each version over the pieces `over` which it is compared with those of its own, by their
-    numbers, whichever is higher. Those of the piece of `base` are compared with each other; only `base` has not risen.
-    Margins are at least `least`."""
+    """Return the rise of each version. `over`: for each piece, the numbers of the pieces that its versions are compared
+    with; the highest rise counts. Versions of the piece with `base` are compared with each other instead, and only
+    `base` itself has not risen. Margins are at least `least`."""
     means, width = laid.values.mean(axis=0), partial(margins, laid.spread, rounds=laid.rounds, least=least)
     found: dict[int, Rise] = {}
     for piece, sides in zip(pieces, over, strict=True):

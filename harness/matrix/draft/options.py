@@ -30,8 +30,8 @@ class Typed:
     """What a user typed to have a matrix file made: the options of `harness try` by their names, and `command`, the
     words after `--`.
 
-    `made_by`: the whole command line; `folder`: where the files are, as the matrix file names it. `vary` has no
-    `versions`. `files` are copied in beside those that the command names, those in `without` are not. `beside`:
+    `made_by`: the whole command line; `folder`: where the files are, as the matrix file names it. With `vary`, there
+    are no `versions`. `files` are copied in beside those that the command names; those in `without` are not. `beside`:
     requirements to install with each version of a package; `python`: the version of the interpreter for packages and
     requirement files. A launch makes steps for at most `step_time_s`. With `step_pattern`, whose matching lines are
     steps, or `exit_code`, a program is measured as a command. `served`: the keys of a server, if the command starts

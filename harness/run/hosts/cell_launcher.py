@@ -321,7 +321,8 @@ FAILED = ("setup", "crash")
 
 
 def _remedy(cell: Cell, trial: Trial) -> str:
-    """Return what helps if a trial failed by what it may not do, before its first step but for the network; else ""."""
+    """Return what helps if a trial failed because of something that it may not do; "" if unknown. After its first step,
+    only a missing network counts."""
     if cell.lane.host.can.makes_environments:
         is_long = not trial.last_step and LONG_SOCKET in f"{trial.message} {trial.output.tail}"
         return "set TMPDIR to a shorter folder, such as /tmp, for the harness" if is_long else ""
