@@ -242,6 +242,30 @@ def test_what_a_fork_copies_is_not_open_twice() -> None:
             os.killpg(child.pid, 9)
 
 
+WITH_WORKER = """
+import subprocess, sys, time
+kept = [open("/etc/passwd") for _ in range(20)]
+if len(sys.argv) == 2:
+    subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_worker_of_the_same_interpreter_holds_its_own_files() -> None:
+    """What it had opened under the same numbers as its parent did not count."""
+    words = [sys.executable, "-c", WITH_WORKER, WITH_WORKER]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as child:
+        try:
+            for _ in range(2):
+                assert child.stdout is not None
+                child.stdout.readline()
+            held = processes.count_held(child.pid) or {}
+            assert (held["processes"], held["open_files"] >= 40) == (1, True)
+        finally:
+            os.killpg(child.pid, 9)
+
+
 def test_beyond_the_bounds_a_count_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as child:
         try:

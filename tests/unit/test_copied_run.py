@@ -157,7 +157,9 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str, kind: str) -> No
     assert "was killed" not in text
 
 
-def test_launches_that_may_not_be_read_are_not_told_to_be_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_that_may_not_be_read_are_not_reported_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A report had `0 launches`, and a bug report told to copy the run again."""
     path = stored_run.write(tmp_path)
     monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError(13, "Permission denied", f"{path}/trials")))

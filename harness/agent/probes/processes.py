@@ -14,9 +14,10 @@ from .memory import PAGE_KIB, contents
 CLOCK_BOOTTIME = 7  # time has it since Python 3.7
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
-Process = collections.namedtuple("Process", "pid state parent cpu_s threads began_s status")
+Process = collections.namedtuple("Process", "pid state parent cpu_s threads began_s stack status")
 Process.__doc__ = """What the kernel reports of a process. cpu_s: its own time and that of the children it waited for;
-began_s: since the machine was started; status: the wait status of a dead one."""
+began_s: since the machine was started; stack: the address at which its stack begins, which a fork keeps and a new
+program does not; status: the wait status of a dead one."""
 
 
 OURS = set()
@@ -103,8 +104,8 @@ def look_at(pid):
     fields = contents("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     try:
         ticks = sum(int(field) for field in fields[11:15])
-        parent, threads, began, status = (int(fields[place]) for place in (1, 17, 19, 49))
-        return Process(pid, fields[0].decode("ascii"), parent, ticks * TICK_S, threads, began * TICK_S, status)
+        parent, threads, began, stack, status = (int(fields[place]) for place in (1, 17, 19, 25, 49))
+        return Process(pid, fields[0].decode("ascii"), parent, ticks * TICK_S, threads, began * TICK_S, stack, status)
     except (IndexError, ValueError):
         return None
 
@@ -347,9 +348,10 @@ def deleted_files(bounds):
 
 
 def _open_files(processes, bounds):
-    """Count the open files of processes. Until a forked child starts a program of its own, it also holds whatever its
-    parent holds, which counts once."""
+    """Count the open files of processes. A forked child also holds whatever its parent holds, which counts once, until
+    it starts a program of its own, whose stack begins at another address."""
     counts, held = {"open_files": 0, "sockets": 0, "pipes": 0}, {}
+    stacks = {process.pid: process.stack for process in processes}
     for process in processes:
         links = held[process.pid] = {}
         try:
@@ -360,8 +362,7 @@ def _open_files(processes, bounds):
         except (FileNotFoundError, ProcessLookupError):
             continue
     for process in processes:
-        programs = {target("/proc/%d/exe" % pid) for pid in (process.pid, process.parent)}
-        copied = held.get(process.parent, {}) if len(programs) == 1 else {}
+        copied = held.get(process.parent, {}) if process.stack == stacks.get(process.parent) else {}
         for number, link in held[process.pid].items():
             if copied.get(number) != link:
                 counts["open_files"] += 1

@@ -217,9 +217,7 @@ def test_in_a_folder_of_somebody_else_it_is_made_in_memory(tmp_path: Path, monke
     assert not (tmp_path / FILE).exists()
 
 
-def test_a_run_that_may_not_be_read_is_no_run_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_may_not_be_read_is_listed_until_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`harness runs` said `no runs` of a folder whose runs belong to somebody else."""
     run = made.write_run(tmp_path, 1, {"1.0": made.good()})
     monkeypatch.setattr(os, "lstat", Mock(side_effect=PermissionError(13, "Permission denied")))
