@@ -566,7 +566,7 @@ class _Metric:
 
     def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change[int]], list[Observed], Mapping[int, float]]:
         """Return the changes beyond the limit, all other differences between neighbouring versions, and by which share
-        each version is worse."""
+        each version is worse, unless that is rounding."""
         usual = {place: usual_value(values) for place, values in known.items()}
         sizes = {place: usual_value(self._sized(values)) for place, values in known.items()}
         how, beside, best = dict[int, str](), dict[int, int](), next(iter(known), 0)
@@ -609,7 +609,11 @@ class _Metric:
             if not (b in named or (self.limit is None and self._is_package))
         ]
         rule = "" if self.rule is None else self.rule.rule
-        worse = {at: worse_by(relative(sizes[one], sizes[at]), rule) for at, one in beside.items()}
+        worse = {
+            at: worse_by(relative(sizes[one], sizes[at]), rule)
+            for at, one in beside.items()
+            if not self._is_rounding(np.array([sizes[one]]), np.array([sizes[at]]))
+        }
         return changes, observed, worse
 
     def _how_other(self, good: Floats, values: Floats) -> Literal["value", "late", "other", ""]:

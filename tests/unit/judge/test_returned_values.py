@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -1038,3 +1038,14 @@ def test_versions_with_a_single_launch_do_not_make_each_other_less_precise(numbe
         seen = judged(rows, limit("rise", 0.5)).seen
         assert {one.seen for one in seen} == {"good"}
         assert max(one.visible or 0.0 for one in seen) < 0.2
+
+
+@pytest.mark.parametrize("rule", ["rise", "change"])
+def test_rounding_leaves_no_version_undecided(rule: str) -> None:
+    """A loss that ended at 1e-12 after one that ended at 0 was blind with a limit, and "a wider limit would help"."""
+    rows = levels_of([0.0, 0.0, 1e-12, 1e-12], launches=3, noise=0.0, seed=1)
+    for trial in chain(*rows):
+        assert trial.trace is not None
+        trial.trace.columns["loss"][:3] = 1.0
+    found = judged(rows, limit(rule, 0.1))
+    assert (found.changes, {(one.seen, one.visible) for one in found.seen}) == ((), {("good", 0.0)})
