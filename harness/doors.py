@@ -27,7 +27,7 @@ _REMEDY = "install another version of the package, or remove it"
 SECTIONS = ("harness.narrow.results:read", "harness.probes.results:read")
 """The readers of the results that a later command left in a run's directory, in the order of the reports."""
 AFTER_RUNS = ("harness.history.selection:remember",)
-"""What is called after a command has written or removed runs: with the folder of all runs, and where to tell notes."""
+"""What is called after a command has written or removed runs, with the folder of all runs and a function for notes."""
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
