@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from harness.amounts import NOTHING, count, general, share_text
+from harness.amounts import NOTHING, count, general, in_unit, share_text
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, LevelEstimate, Modes
 from harness.judge.comparison.level_rules import EXACT, RULES, why_end_is_hidden
@@ -108,11 +108,20 @@ class _Level:
             if verdict.value is None and own.value is not None:
                 shown.append(replace(verdict, value=own.value, ci=own.ci, apart=True))
             elif verdict.value is not None and place in little:
-                is_unknown = self.name == "peak_memory" and not little[place]
-                shown.append(replace(verdict, value=None if is_unknown else little[place], ci=None))
+                shown.append(self._little(verdict, little[place], is_all=little.keys() >= self.figures.keys()))
             else:
                 shown.append(verdict)
         return shown
+
+    def _little(self, verdict: SignalVerdict, value: float, *, is_all: bool) -> SignalVerdict:
+        """Return the verdict on a version whose level counts as the least amount, with its own figure."""
+        least = in_unit(verdict.value or 0.0, SIGNALS[self.name].unit)
+        if self.name == "peak_memory":  # only if one is unknown is there a least amount
+            told = replace(verdict, value=value or None, ci=None)
+            why = f"below {least}, a peak cannot be told from that of the agent"
+            return replace(told, seen="none", why=why, visible=None, remedy="") if verdict.seen == "good" else told
+        why = verdict.why or ("" if is_all else f"less than {least} counts as that much")
+        return replace(verdict, value=value, ci=None, why=why)
 
     @property
     def _limit(self) -> float | None:

@@ -77,7 +77,11 @@ def _why_none(run: StoredRun) -> str:
     if not measured:
         return "nothing could be measured"
     is_sure = run.told.verdict == "ok"
-    return "nothing that it measured changed" if is_sure else "nothing is confirmed; its report says what is undecided"
+    return (
+        "nothing that it measured became worse"
+        if is_sure
+        else "nothing is confirmed; its report says what is undecided"
+    )
 
 
 def _numbered(run: StoredRun, words: Sequence[str]) -> list[tuple[int, Finding]]:
