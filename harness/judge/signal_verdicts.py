@@ -36,6 +36,7 @@ from harness.model import (
     log_of,
     share_of,
     signal_of,
+    unit_per,
 )
 from harness.model.judged import UNMEASURED
 
@@ -115,7 +116,8 @@ class _Level:
 
     def _little(self, verdict: SignalVerdict, value: float, *, is_all: bool) -> SignalVerdict:
         """Return the verdict on a version whose level counts as the least amount, with its own figure."""
-        least = in_unit(verdict.value or 0.0, SIGNALS[self.name].unit)
+        unit = unit_per(SIGNALS[self.name], self.compared.cells[0].per)
+        least = in_unit(verdict.value or 0.0, unit)
         if self.name == "peak_memory":  # only if one is unknown is there a least amount
             told = replace(verdict, value=value or None, ci=None)
             why = f"below {least}, a peak cannot be told from that of the agent"

@@ -181,8 +181,9 @@ class SignInRows:
             old = self._known(place, [self.order[finding.before]])
             clean = not old or all(_changes_less(old[0].verdict, each.verdict, finding) for each in good)
         elif kind == "value" and finding.effect is not None and finding.effect.unit == "ratio":
-            least, seen_in = min(abs(bound - 1) for bound in finding.effect.bounds), [each.verdict for each in good]
-            clean = all((each.of(finding.metric).visible or 0.0) < least for each in seen_in)
+            low, high = finding.effect.bounds
+            least, visible = max(low - 1, 1 - high, 0.0), [each.verdict.of(finding.metric).visible for each in good]
+            clean = all(share is not None and share < least for share in visible)
         else:
             clean = True
         return [] if clean else both

@@ -210,10 +210,21 @@ def test_a_card_that_is_slower_by_just_less_than_the_limit_is_not_clean(other: f
     assert not told.missing, "launches of one version alone, as --decide makes them, tell no level"
 
 
-@pytest.mark.parametrize(("other", "cause"), [(0.0, "interaction"), (0.085, "interaction"), (0.099, "image")])
-def test_a_number_that_is_worse_by_just_less_than_the_limit_clears_no_card(other: float, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("other", "interval", "cause"),
+    [
+        (0.0, (1.095, 1.109), "interaction"),
+        (0.085, (1.095, 1.109), "interaction"),
+        (0.099, (1.095, 1.109), "image"),
+        (0.005, (0.99, 1.3), "image"),  # even no change is within the interval
+        (None, (1.095, 1.109), "image"),  # it was checked for NaN only
+    ],
+)
+def test_a_number_that_is_worse_by_just_less_than_the_limit_clears_no_card(
+    other: float | None, interval: tuple[float, float], cause: str
+) -> None:
     """`cost` rose by 10 % on all cards, of which one was beyond the limit: it was told as that card's fault."""
-    effect = Effect(value=1.102, unit="ratio", ci=(1.095, 1.109))
+    effect = Effect(value=1.102, unit="ratio", ci=interval)
     finding = build.finding(
         NGC, NEW, PLAIN, before=MIDDLE, after=NEWEST, metric="metrics.cost", verdict="value", effect=effect
     )

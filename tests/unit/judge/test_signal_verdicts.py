@@ -574,6 +574,21 @@ def test_whole_runs_are_compared_by_time_processor_time_and_peak(changed: dict[s
     assert new.of("output").seen == "good"
 
 
+@pytest.mark.parametrize("peaks", [(0.0, 18_000.0), (0.0, 0.0), (18_000.0, 0.0)])
+def test_a_peak_that_cannot_be_told_from_that_of_the_agent_is_not_called_good(peaks: tuple[float, float]) -> None:
+    """14 MiB that became 18 were good, and "1 MiB is ruled out", in runs too short for samples."""
+    seen = [each.of("peak_memory") for each in shown([[run_of(at, peak_kib=kib) for at in range(4)] for kib in peaks])]
+    assert {(each.seen, each.visible) for each in seen} == {("none", None)}
+    assert {each.why for each in seen} == {"below 32 MiB, a peak cannot be told from that of the agent"}
+    assert [each.value or 0.0 for each in seen] == list(peaks)
+
+
+def test_a_figure_that_counts_as_the_least_amount_says_so() -> None:
+    """167 ms of processor time that became 237 were good, with 21 % ruled out."""
+    old, new = shown([[run_of(at, cpu_s=cpu_s) for at in range(4)] for cpu_s in (0.167, 0.237)])
+    assert (old.of("cpu_time").why, new.of("cpu_time").why) == ("less than 200 ms counts as that much", "")
+
+
 @pytest.mark.parametrize("name", ["tail", "stalls"])
 def test_a_signal_that_varies_on_a_busy_machine_leaves_a_healthy_version_good_unless_it_hides_much(name: str) -> None:
     default = SIGNALS[name].limit or 0.0
