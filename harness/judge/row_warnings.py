@@ -12,7 +12,7 @@ from harness import facts
 from harness.amounts import count
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared
-from harness.judge.comparison.which_launches import is_whole_run
+from harness.judge.comparison.which_launches import ran_without_steps
 from harness.judge.history.transitions import perhaps_frequent
 from harness.judge.launches import Alike
 from harness.model import FAILURES, CellResult, Change, Install, Trial, VersionRow, bad_along, grouped
@@ -45,7 +45,7 @@ def row_warnings(
     for line, names in unread.items():
         of = ", ".join(names) if len(names) < len(cells) else "every version"
         yield f"{row}: {line} ({of}), so that its numbers are not judged"
-    longest = max(((each.run_s or 0.0) if is_whole_run(each) else each.last_step for each in trials), default=0.0)
+    longest = max(((each.run_s or 0.0) if ran_without_steps(each) else each.last_step for each in trials), default=0.0)
     for name, rate in alike.items():
         if (most := rate * longest) >= MUCH_GROWTH_KIB:
             what = "memory" if name == "memory" else "what it writes to the disk"

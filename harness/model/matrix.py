@@ -126,14 +126,6 @@ class Series:
     baseline: str | None = None
 
 
-# ---------------------------------------------------------------- GPUs
-
-
-VENDOR_WORDS = re.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro)\s+", re.IGNORECASE)
-PASSING = ("index", "processes")
-"""Fields that change by themselves and are left out of the fingerprint."""
-
-
 def merged_versions(known: Sequence[str], more: Sequence[str]) -> list[str]:
     """Merge two lists of versions, each oldest first. Where they leave the order open, the numbers in the versions
     decide.
@@ -153,6 +145,14 @@ def merged_versions(known: Sequence[str], more: Sequence[str]) -> list[str]:
 @lru_cache(maxsize=4096)
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+VENDOR_WORDS = re.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro)\s+", re.IGNORECASE)
+PASSING = ("index", "processes")
+"""Fields that change by themselves and are left out of the fingerprint."""
 
 
 @dataclass(frozen=True, kw_only=True)

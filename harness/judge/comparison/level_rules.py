@@ -28,10 +28,10 @@ from harness.judge.comparison.which_launches import (
     is_undisturbed,
     is_warm,
     is_whole,
-    is_whole_run,
     last_step,
     longest_steps,
     paced_steps,
+    ran_without_steps,
     shared_steps,
     without_slow_starts,
 )
@@ -390,7 +390,9 @@ def _looked_at(name: str, *, enough: float = 0.0) -> Callable[[Launches], Launch
         def per_step(trial: Trial) -> float | None:
             values = _looks(trial, name) if is_enough else {}
             step = common or max(values, default=0)
-            return values[step] / (1 if is_whole_run(trial) else _counted(step)) if step in values and step else None
+            return (
+                values[step] / (1 if ran_without_steps(trial) else _counted(step)) if step in values and step else None
+            )
 
         return per_step
 
@@ -400,7 +402,7 @@ def _looked_at(name: str, *, enough: float = 0.0) -> Callable[[Launches], Launch
 def _least_cpu(launches: Launches) -> float:
     """Return SHORTEST_CPU_S in whole runs, else per step, up to the same look as the figure; if none is common, up to
     that of the shortest launch; without launches, over the default budget of steps."""
-    if _are_whole_runs(launches):
+    if _ran_without_steps(launches):
         return SHORTEST_CPU_S
     last = [max(looks) for version in launches for trial in version if (looks := _looks(trial, "cpu_s"))]
     return SHORTEST_CPU_S / _counted(_common_look(launches, "cpu_s") or min(last, default=0) or Steps.budget)
@@ -414,7 +416,7 @@ def _counted(step: float) -> float:
 def _common_look(launches: Launches, name: str) -> int:
     """Return the step of the last look with this figure that all launches took; 0 if they took none in common, or if
     they are whole runs, which are compared as a whole."""
-    if _are_whole_runs(launches):
+    if _ran_without_steps(launches):
         return 0
     steps = [set(looks) for version in launches for trial in version if (looks := _looks(trial, name))]
     return max(set.intersection(*steps), default=0) if steps else 0
@@ -478,7 +480,7 @@ def _of_itself(figure: LaunchFigure) -> Callable[[Launches], LaunchFigure]:
 
 def _output(launches: Launches) -> LaunchFigure:
     """Make the figure of the bytes printed per step; in the whole run if all launches are whole runs without steps."""
-    is_whole = _are_whole_runs(launches)
+    is_whole = _ran_without_steps(launches)
 
     def figure(trial: Trial) -> float | None:
         if trial.output.bytes is None or not trial.last_step:
@@ -492,13 +494,13 @@ def _least(name: str) -> Callable[[Launches], float]:
     """Make the `least` of an amount of bytes: far below the smallest change that counts, so that this change also
     counts for a version that has hardly any; in whole runs without steps, this change itself."""
     signal = SIGNALS[name]
-    return lambda launches: signal.least_of_run if _are_whole_runs(launches) else signal.least / 10
+    return lambda launches: signal.least_of_run if _ran_without_steps(launches) else signal.least / 10
 
 
-def _are_whole_runs(launches: Launches) -> bool:
+def _ran_without_steps(launches: Launches) -> bool:
     """Return whether there are launches, and all of them are whole runs without steps."""
     trials = [trial for version in launches for trial in version]
-    return bool(trials) and all(map(is_whole_run, trials))
+    return bool(trials) and all(map(ran_without_steps, trials))
 
 
 SAMPLED_S = 1.0
@@ -525,7 +527,7 @@ def _at_the_end(name: str, *counted: str) -> FigureRule:
     some."""
 
     def prepare(launches: Launches) -> LaunchFigure:
-        is_judged = any(trial.is_one_figure or is_whole_run(trial) for version in launches for trial in version)
+        is_judged = any(trial.is_one_figure or ran_without_steps(trial) for version in launches for trial in version)
 
         def figure(trial: Trial) -> float | None:
             is_seen = is_judged and trial.ran_to_its_end and not why_end_is_hidden(name, trial)
@@ -587,7 +589,7 @@ RULES: Mapping[str, FigureRule] = {
         "a command or a program has no separate setup",
     ),
     "first_step": _of_a_warm_start(
-        lambda trial: None if is_whole_run(trial) else trial.facts.first_step_s, "no step was timed"
+        lambda trial: None if ran_without_steps(trial) else trial.facts.first_step_s, "no step was timed"
     ),
     "warm_up": FigureRule(usable=is_timed, prepare=_warm_up, least=lambda launches: SHORTEST_S, absent="too few steps"),
     "end_time": _of_a_warm_start(

@@ -37,7 +37,7 @@ def has_step_times(trial: Trial) -> bool:
     return not trial.output.buffered and trial.figures("step_s") is not None
 
 
-def is_whole_run(trial: Trial) -> bool:
+def ran_without_steps(trial: Trial) -> bool:
     """Return whether the launch ran to its own end and has no steps, only samples."""
     return trial.run_s is not None and not has_step_times(trial)
 
@@ -68,7 +68,7 @@ def is_timed(trial: Trial, steps: Steps) -> bool:
 
 def is_undisturbed(trial: Trial, steps: Steps) -> bool:
     """Return whether the processor time can be compared: as step times, or that of a whole run without steps."""
-    return is_timed(trial, steps) or (is_whole_run(trial) and is_clean(trial, steps) and not trial.unsteady)
+    return is_timed(trial, steps) or (ran_without_steps(trial) and is_clean(trial, steps) and not trial.unsteady)
 
 
 def is_whole(trial: Trial, steps: Steps) -> bool:

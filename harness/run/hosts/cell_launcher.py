@@ -317,7 +317,8 @@ NO_NETWORK = re.compile(
 DENIED = re.compile(r"PermissionError|permission denied", re.IGNORECASE)
 READ_ONLY = re.compile(r"read-only file system", re.IGNORECASE)
 LONG_SOCKET = "AF_UNIX path too long"
-FAILED = ("setup", "crash")
+REFUSED = ("setup", "crash")
+"""The ends of launches that may have tried what they may not do."""
 
 
 def _remedy(cell: Cell, trial: Trial) -> str:
@@ -339,7 +340,7 @@ def _remedy(cell: Cell, trial: Trial) -> str:
 def _not_its_own(cell: Cell, trial: Trial) -> str:
     """Return why a trial failed by what another program, or the user of the data, keeps from it; "" if unknown."""
     said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
-    if cell.lane.host.can.sees_ports and trial.end in FAILED and not trial.last_step and PORT_IN_USE.search(said):
+    if cell.lane.host.can.sees_ports and trial.end in REFUSED and not trial.last_step and PORT_IN_USE.search(said):
         way = "by {port} in its arguments" if cell.variant.scenario.serve else "as `torchrun --standalone` does"
         return (
             "a port that the program needs is in use on this host, or two of its processes ask for the same one; "
@@ -374,7 +375,7 @@ def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
     """
     if why := _not_its_own(cell, trial):
         return replace(trial, end="infrastructure", message=f"{why}: {trial.message}"), ""
-    if trial.end in FAILED and (remedy := _remedy(cell, trial)):
+    if trial.end in REFUSED and (remedy := _remedy(cell, trial)):
         trial = replace(trial, message=f"{trial.message}; {remedy}")
     if cell.lane.gpu is None:
         return trial, ""
