@@ -159,7 +159,8 @@ class SoFar:
         if began_s < self.sentence_s:
             return
         result = made()
-        self.progress.so_far(headline.sentence(result))
+        if not result.plan.rehearsal:
+            self.progress.so_far(headline.sentence(result))
         told_s = self.clock()
         self.sentence_s = told_s + max(SENTENCE_S, COST * (told_s - began_s))
         if began_s >= self.page_s:

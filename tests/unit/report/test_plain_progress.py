@@ -6,11 +6,14 @@ import io
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
+from harness.cli.results import SoFar
 from harness.model import ProgressListener
 from harness.model.watching import EndedTrial, Waiting
 from harness.report.terminal.progress import (
@@ -22,6 +25,8 @@ from harness.report.terminal.progress import (
     open_progress,
     plain_progress,
 )
+from harness.store import RunDirectory
+from tests.players import build
 
 CELL = "multidict 6.3.0 on local: multidict_pop"
 
@@ -243,6 +248,15 @@ def test_what_is_known_so_far_stands_above_the_bars() -> None:
         live.display.console.print(live.display.get_renderable())
     assert captured.get().startswith("Still running, with 4 of 12")
     assert "\x1b" not in captured.get()
+
+
+def test_the_first_launches_of_a_try_are_no_progress(tmp_path: Path) -> None:
+    """Beside the first launch stood that the versions `were not compared`, as if the command had ended."""
+    result, progress = build.quiet(), Mock()
+    for rehearsal in (True, False):
+        launched = replace(result, plan=replace(result.plan, rehearsal=rehearsal))
+        SoFar(progress=progress, write_page=Mock())(Mock(return_value=launched), RunDirectory(tmp_path))
+        assert progress.so_far.call_count == int(not rehearsal)
 
 
 def test_a_bar_tells_the_cell_step_rate_and_time_left() -> None:
