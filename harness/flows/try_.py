@@ -270,7 +270,7 @@ def check_steps(draft: Draft, result: RunResult) -> None:
     trial = _first(result)
     if trial is None or not trial.stepless:
         return
-    remedies = [_by_pattern(_pattern(trial))]
+    remedies = [_by_pattern(_pattern(result))]
     if trial.failure.remedy == "command":
         remedies = ["start that program", *remedies]
     elif trial.failure.remedy:
@@ -326,7 +326,7 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
 def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
     """Return a note if only the whole run of a launch can be judged, else None."""
     trial = _first(result)
-    finer = "" if trial is None else _finer(draft, trial)
+    finer = "" if trial is None else _finer(draft, result)
     if trial is None or not trial.is_one_figure or not (draft.job.source or finer):
         return None
     if trial.ended_early:
@@ -348,17 +348,17 @@ def note_on_peaks(draft: Draft, result: RunResult) -> str | None:
     trial = _first(result)
     unknown = {"gpu_peak"} if trial is not None and over_time(trial) is not None else {"peak_memory", "gpu_peak"}
     peaks = unknown & {finding.metric for finding in result.findings}
-    finer = _finer(draft, trial) if peaks and trial is not None and trial.is_one_figure else ""
+    finer = _finer(draft, result) if peaks and trial is not None and trial.is_one_figure else ""
     return f"no step was seen, so a leak shows only as a larger peak: {finer} tells them apart" if finer else None
 
 
-def _finer(draft: Draft, trial: Trial) -> str:
+def _finer(draft: Draft, result: RunResult) -> str:
     """Return the options that let a launch without steps be judged step by step; "" if none is known."""
-    pattern = _pattern(trial)
+    pattern, trial = _pattern(result), _first(result)
     if draft.job.source is None:
         is_whole = "command" in draft.job.entry and {"step_pattern", "judge"}.isdisjoint(draft.job.entry)
         return f"--step-pattern {pattern}" if pattern and is_whole else ""
-    if trial.last_step > 1:
+    if trial is None or trial.last_step > 1:
         return ""
     looped = called_in_loops(draft.job.source)
     function = next((name for name in _functions(draft) if name.rpartition(".")[2] in looped), "")
@@ -441,12 +441,16 @@ def _by_pattern(pattern: str) -> str:
     return f"count each matching line of its output as a step: --step-pattern {pattern}"
 
 
-def _pattern(trial: Trial) -> str:
-    """Return a pattern, quoted for a shell, of the most common beginning of a line that a launch printed again and
-    again; "" if there is none. A progress bar, which is drawn anew when time has passed, is no such line, and neither
-    is a warning, which names a file in the launch's folder, or one of a list of amounts, whose numbers often fall."""
-    lines = (line.removesuffix("\r") for line in (trial.output.tail or trial.output.head).split("\n"))
-    own = (line for line in lines if line.isprintable() and not OWN_FOLDER.search(line))
+def _pattern(result: RunResult) -> str:
+    """Return a pattern, quoted for a shell, of the most common beginning of a line that the first launch printed again
+    and again; "" if there is none. A progress bar, which is drawn anew when time has passed, is no such line, and
+    neither is a warning, which names a file in the launch's folder, a line whose beginning has the version or a param,
+    which the others lack, or one of a list of amounts, whose numbers often fall."""
+    cell, output = next((each.cell, each.trials[0].output) for each in result.cells if each.trials)
+    words = "|".join(re.escape(str(word)) for word in (cell.image.version, *dict(cell.variant.params).values()))
+    differs = re.compile(rf"\D{{0,40}}(?<!\w)(?=\D)(?:{words})(?!\w)", re.IGNORECASE)
+    lines = (line.removesuffix("\r") for line in (output.tail or output.head).split("\n"))
+    own = (line for line in lines if line.isprintable() and not OWN_FOLDER.search(line) and not differs.match(line))
     begun = grouped((found[1], int(found[2])) for line in own if (found := UP_TO_A_NUMBER.match(line)))
     named = [text for text in begun if any(map(str.isalpha, text))]
     usual = max(named, key=lambda text: len(begun[text]), default="")

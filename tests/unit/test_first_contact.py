@@ -959,6 +959,29 @@ def test_a_command_that_prints_lines_is_told_how_they_become_steps(folder: Path)
     assert "--step-pattern '^it.s epoch ' tells them apart" in str(flow.note_on_peaks(made, worse))
 
 
+@pytest.mark.parametrize(
+    ("version", "param", "line", "pattern"),
+    [
+        ("fast", "1", "mode Fast iter {}", None),
+        ("cu118", "1", "mode=cu118 iter {}", None),
+        ("2", "ab", "mode ab iter {}", None),
+        ("as", "1", "loss at {}", "'^loss at '"),
+        ("1.2", "1", "lib 1.2, iter {}", "'^lib '"),
+    ],
+)
+def test_a_pattern_that_only_one_version_prints_is_not_advised(
+    folder: Path, version: str, param: str, line: str, pattern: str | None
+) -> None:
+    """`--step-pattern '^mode fast iter '` was advised, and the version `slow` then made no step."""
+    output = "".join(f"{line}\n".format(number) for number in range(9))
+    whole = only_launch(shortfall="own_end", output_tail=output, last_step=3, end="completed", facts=Facts(run_s=2.0))
+    (one,) = whole.cells
+    cell = replace(one.cell, image=replace(one.cell.image, version=version))
+    cell = replace(cell, variant=replace(cell.variant, params=(("B", param),)))
+    note = flow.note_on_whole_run(draft_of(folder, "sh", "loop.py"), replace(whole, cells=(replace(one, cell=cell),)))
+    assert note is None if pattern is None else f"--step-pattern {pattern} makes it finer" in str(note)
+
+
 def test_a_program_that_ends_alike_in_every_version_is_no_wrong_usage(folder: Path) -> None:
     """A script that ends with sys.exit(3) was told that it must run in one of the versions, with exit code 2."""
     bye = ended("setup", "before the first step: the program called sys.exit(3): bye")
