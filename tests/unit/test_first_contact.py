@@ -1076,7 +1076,7 @@ def test_a_variable_of_any_command_is_a_series_and_a_second_one_is_a_param(folde
         (["A=1,2"], {"versions": ("a:1", "a:2")}, "versions: is not for --vary"),
         (["A=1,2"], {"beside": ("numpy",)}, "--with: is not for --vary"),
         (["A=1,2"], {"network": True}, "--network: is not for --vary"),
-        (["A=1,2"], {"steps_are": "torch"}, "--steps-are: is for a Python program"),
+        (["A=1,2"], {"steps_are": "a:b"}, "--steps-are: is not for --vary, which measures from outside; use --step-p"),
         (["A=1,2"], {"engine": "docker"}, "--engine docker: a varied command runs on this machine"),
         (["A=1,2"], {"command": ("no-such-command",)}, "no-such-command: no such command on this machine"),
         (["A=1,2"], {"command": ("./nothing.sh",)}, "./nothing.sh: no such file"),

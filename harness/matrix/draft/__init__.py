@@ -104,6 +104,8 @@ def _check_in_place(typed: Typed) -> None:
     for option, given in others.items():
         if given:
             raise UsageError(f"{option}: is not for --vary, which runs the command on this machine as it is")
+    if typed.steps_are:
+        raise UsageError("--steps-are: is not for --vary, which measures from outside; use --step-pattern")
     if typed.engine and not engine_kind(typed.engine).can.makes_environments:
         what = "a varied command runs on this machine as it is; use process, or slurm"
         raise UsageError(f"--engine {typed.engine}: {what}")
