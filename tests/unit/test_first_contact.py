@@ -199,6 +199,7 @@ def test_the_python_of_packages_and_files_can_be_named(folder: Path) -> None:
         (("app:1",), "1 version: give two or more, oldest first"),
         (("torch==2.1..2.4", "torch==2.5.1"), "torch==2.1..2.4: is a range; give it alone, or list the versions"),
         (("torch==2.1+cu118..2.6",), "torch==2.1+cu118..2.6: is not a range of releases"),
+        (("six[a]==6.3..6.2",), "six[a]==6.3..6.2: begins with the newer version; put the older one first: 6.2..6.3"),
         (("torch==2.1..",), "torch==2.1..: is not a range of releases; write it as torch==2.1..2.6"),
         (
             ("app:24.01-py3..24.10",),

@@ -153,17 +153,20 @@ def _is_range(word: str) -> bool:
 
 
 def _release_range(pin: re.Match[str]) -> str:
-    """Return the specifier of a range of releases. As for tags, a bound includes all that begins with it."""
+    """Return the specifier of a range of releases. As for tags, a bound includes all that begins with it. Raises
+    UsageError."""
     low, _, high = pin[3].partition(RANGE)
     try:
         SpecifierSet(f">={low},<={high}")  # which may have no local version, such as 2.1+cu118
     except InvalidSpecifier:
         raise UsageError(f"{pin[0]}: is not a range of releases; write it as {pin[1]}==2.1..2.6") from None
     last = Version(high)
-    if last.is_prerelease or last.is_postrelease:
-        return f">={low},<={high}"
     *parts, least = last.release
-    return f">={low},<{last.epoch}!{'.'.join(map(str, [*parts, least + 1]))}".replace("<0!", "<")
+    end = f"<{last.epoch}!{'.'.join(map(str, [*parts, least + 1]))}".replace("<0!", "<")
+    made = f">={low},{f'<={high}' if last.is_prerelease or last.is_postrelease else end}"
+    if not SpecifierSet(made).contains(low, prereleases=True):
+        raise UsageError(f"{pin[0]}: begins with the newer version; put the older one first: {high}..{low}")
+    return made
 
 
 def _tag_range(word: str) -> tuple[str, Any]:
