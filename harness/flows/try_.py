@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 import shlex
 import shutil
@@ -171,7 +172,7 @@ def write_matrix(draft: Draft, path: Path, environ: Mapping[str, str]) -> None:
 
 def check(draft: Draft, matrix: Path, environ: Mapping[str, str]) -> None:
     """Check a matrix file that was just written. If it is refused, remove it, and raise UsageError. The message names
-    the options, and no line or key of the file: the user typed a command line and never saw the file.
+    the options, and no line, key or path of the file: the user typed a command line and never saw the file.
     """
     try:
         for series in load_matrix(matrix, environ=environ).series:
@@ -179,8 +180,9 @@ def check(draft: Draft, matrix: Path, environ: Mapping[str, str]) -> None:
                 raise MatrixError(f"only {series.images[0].version} is in this range; name a wider one")
     except MatrixError as error:
         matrix.unlink(missing_ok=True)
-        told = (": ".join(filter(None, (option_of(one.key, draft.typed), one.text))) for one in error.errors)
-        raise UsageError("\n".join(dict.fromkeys(told))) from error
+        home = os.path.relpath(draft.typed.folder, matrix.parent)  # from which the user typed each path
+        told = ((option_of(one.key, draft.typed), one.text.removeprefix(f"{home}/")) for one in error.errors)
+        raise UsageError("\n".join(dict.fromkeys(": ".join(filter(None, each)) for each in told))) from error
     except RegistryTrouble as error:
         matrix.unlink(missing_ok=True)
         raise InfrastructureError(f"{error.text}; or list the tags, of images that this machine has") from error

@@ -165,6 +165,17 @@ def test_a_range_with_one_version_makes_no_history(folder: Path, monkeypatch: py
         assert not list(folder.glob("*.yaml"))
 
 
+def test_a_program_that_is_not_python_is_named_as_it_was_typed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was named as the matrix file names it, which nobody typed: `../parts/loss.py:1`."""
+    monkeypatch.chdir(folder)
+    (folder / "parts" / "loss.py").write_text("def (:\n")
+    for out in ("reports", "a/b"):
+        assert run(["try", "a:1", "a:2", "--out", out, "--", "python", "parts/loss.py"]) == exit_codes.USAGE
+        assert "harness: parts/loss.py:1: is not Python: " in capsys.readouterr().err
+
+
 def test_a_range_of_tags_that_no_registry_has_names_the_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Images that were only built here have no registry, and the message named a file that was never seen."""
     silent = RegistrySilent("registry.local: cannot be reached")
