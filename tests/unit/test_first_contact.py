@@ -396,6 +396,7 @@ def test_files_keep_their_places_in_the_folder(folder: Path) -> None:
     started."""
     (folder / "src").mkdir()
     (folder / "src" / "run.py").write_text("import near\n")
+    (folder / "src" / "run.py").chmod(0o755)
     (folder / "src" / "near.py").touch()
     assert set(job(folder, "python", "src/run.py", "conf/small.yaml").carried) == {"src/run.py", "src/near.py", "conf"}
     for words, files in (
@@ -850,6 +851,21 @@ def test_a_command_that_exists_nowhere_is_refused_with_the_name_that_was_meant(f
         data = ended("setup", "cat: data.csv: No such file or directory")
         with pytest.raises(UsageError, match=r"data.csv: No such file or directory; .* also copy it in: --file NAME"):
             flow.check_both(own, data, data)
+
+
+def test_a_program_without_python_before_it_is_refused_before_a_launch(folder: Path) -> None:
+    """Both ends were launched, and then `name a command that all versions have` was advised."""
+    for words in (("train.py", "-n", "3"), ("./train.py",), ("parts/loss.py",)):
+        told = re.escape(f"{words[0]}: is not a command; did you mean: python {' '.join(words)}?")
+        with pytest.raises(UsageError, match=f"^{told}$"):
+            job(folder, *words)
+    with pytest.raises(UsageError, match=r"^train.py: is not a command; did you mean: python train.py\?$"):
+        varied(folder, "A=1,2", command=("train.py",))
+    (folder / "train.py").chmod(0o755)
+    assert job(folder, "./train.py").entry["command"] == ["./train.py"]
+    assert job(folder, "/opt/train.py").entry["command"] == ["/opt/train.py"]
+    with pytest.raises(UsageError, match=r"did you mean: python train.py\?$"):
+        job(folder, "train.py")
 
 
 def test_a_name_is_found_beside_a_folder_that_the_user_may_not_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,8 +109,10 @@ def job_of(typed: Typed, *, has_image: bool = True, installed: Collection[str] =
 
 
 def _check_started(words: Sequence[str], folder: Path, *, has_image: bool) -> None:
-    """Raise UsageError if a command starts a file that is nowhere. An image may contain it at an absolute path; a
-    relative one means a copy of a file of `folder`, because a launch starts among these copies."""
+    """Raise UsageError if a command starts a file that is nowhere, or a program without Python. An image may contain it
+    at an absolute path; a relative one means a copy of a file of `folder`, because a launch starts among these copies.
+    """
+    _check_program(words, folder)
     for name in started_files(words):
         if (has_image and Path(name).is_absolute()) or (folder / name).is_file():
             continue
@@ -120,6 +122,14 @@ def _check_started(words: Sequence[str], folder: Path, *, has_image: bool) -> No
         near = did_you_mean(Path(name).name, known=(path.name for path in home.iterdir() if path.is_file()))
         in_image = ", or the absolute path of one in the images" if has_image else ""
         raise UsageError(f"{name}: is not in {folder.resolve()}{near} name a program of this folder{in_image}")
+
+
+def _check_program(words: Sequence[str], folder: Path) -> None:
+    """Raise UsageError if the first of these words is a Python file of `folder` that cannot be started as a command."""
+    name, path = words[0], folder / words[0]
+    is_command = Path(name).is_absolute() or ("/" in name and os.access(path, os.X_OK))
+    if name.endswith(".py") and path.is_file() and not is_command:
+        raise UsageError(f"{name}: is not a command; did you mean: {shlex.join(['python', *words])}?")
 
 
 def parted_launcher(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
@@ -148,6 +158,7 @@ def job_in_place(typed: Typed) -> DraftJob:
     if "/" in words[0] and not os.access(path, os.X_OK):
         raise UsageError(f"{words[0]}: is not executable; run chmod +x on it, or start it with its interpreter")
     if "/" not in words[0] and shutil.which(words[0]) is None:
+        _check_program(words, folder)
         near = near_command(words[0])
         meant = f"; did you mean {near!r}?" if near else ";"
         raise UsageError(f"{words[0]}: no such command on this machine{meant} a line for a shell is written: sh -c '…'")
