@@ -62,7 +62,9 @@ UNTIL = click.option(
 QUICK = click.option(
     "--quick", is_flag=True, help="Stop after one round of every row, plus launches that confirm suspects."
 )
-TIME = click.option("--time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful, then stop.")
+TIME = click.option(
+    "--time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful; cut off no running launch."
+)
 
 
 def has_input(fd: int = 0) -> bool:
