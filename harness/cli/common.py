@@ -63,7 +63,9 @@ QUICK = click.option(
     "--quick", is_flag=True, help="Stop after one round of every row, plus launches that confirm suspects."
 )
 TIME = click.option(
-    "--time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful; cut off no running launch."
+    "--time",
+    metavar="DURATION",
+    help="Spend this time (2h, 45m) where it is most useful; a running launch is not cut off.",
 )
 
 
