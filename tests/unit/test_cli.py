@@ -73,7 +73,7 @@ def test_help_groups_the_commands_by_what_a_user_wants_to_do() -> None:
 @pytest.mark.parametrize("name", ["try", "sweep"])
 def test_help_tells_that_time_does_not_end_a_launch(name: str) -> None:
     """A launch went on after the time was over, which only a page of the docs told."""
-    assert "cut off no running launch" in " ".join(CliRunner().invoke(cli, [name, "--help"]).output.split())
+    assert "a running launch is not cut off" in " ".join(CliRunner().invoke(cli, [name, "--help"]).output.split())
 
 
 def test_help_and_completion_do_not_wait_for_statistics() -> None:
