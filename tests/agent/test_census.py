@@ -229,15 +229,15 @@ def test_what_a_fork_copies_is_not_open_twice() -> None:
         assert child.stdin is not None
         assert child.stdout is not None
         try:
-            counts = []
+            held = []
             for _ in range(2):
                 child.stdout.readline()
-                held = processes.count_held(child.pid) or {}
-                counts.append([held[name] for name in ("open_files", "sockets", "pipes")])
+                held.append(processes.count_held(child.pid) or {})
                 child.stdin.write(b"\n")
                 child.stdin.flush()
-            assert counts[0] == counts[1]
-            assert held["processes"] == 1
+            before, after = ([each[name] for name in ("open_files", "sockets", "pipes")] for each in held)
+            assert before == after
+            assert held[1]["processes"] == held[0]["processes"] + 1, "orphans of other tests may count, too"
         finally:
             os.killpg(child.pid, 9)
 
@@ -261,7 +261,8 @@ def test_a_worker_of_the_same_interpreter_holds_its_own_files() -> None:
                 assert child.stdout is not None
                 child.stdout.readline()
             held = processes.count_held(child.pid) or {}
-            assert (held["processes"], held["open_files"] >= 40) == (1, True)
+            assert held["processes"] >= 1
+            assert held["open_files"] >= 40
         finally:
             os.killpg(child.pid, 9)
 

@@ -26,7 +26,7 @@ def test_a_program_is_tried_with_two_versions_and_nothing_else(harness: Harness)
     )
     ended = harness.run_here("try", *words, "--", "python", "mine.py", "--epochs", "1000")
     assert ended.code in (0, 1, 4), ended.err  # a busy machine leaves a step time undecided, or slower
-    assert ", copied in: mine.py\n" in ended.err
+    assert ", copied in: its program\n" in ended.err
     assert "the matrix is reports/try-mine.yaml, and the runs of mine are in reports/try-mine; edit" in ended.err
     cells = harness.summary("try-mine")["cells"]
     assert [cell["image"] for cell in cells] == ["2.1.3", "2.2.6"]
