@@ -244,8 +244,8 @@ def _times_drawn(trial: Trial) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WholeRun(Trial):
-    """What a launch shows if its steps cannot be compared with those of other versions: the last of each number, look
-    and count, and no figure of a step. Of a launch that did not end by itself, only a failure counts."""
+    """A launch whose steps cannot be compared with those of other versions, as a whole: the last of each number, look
+    and count, and no figure of a step. If it did not end by itself, only a failure counts."""
 
     @property
     def is_cut(self) -> bool:

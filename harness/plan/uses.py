@@ -13,13 +13,10 @@ def uses(plan: Plan, processors: Mapping[str, str]) -> Iterator[str]:
     in, and its mounts. `processors`: the architecture of each host that is known, by name."""
     alike = grouped((_used(row, processors.get(row.lane.host.name, "")), row) for row in plan.rows)
     for used, rows in alike.items():
-        scenarios, lanes = (dict.fromkeys(texts) for texts in zip(*map(_names, rows), strict=True))
+        scenarios = dict.fromkeys(row.variant.scenario.name for row in rows)
+        lanes = dict.fromkeys(str(row.lane) for row in rows)
         where = f" of {', '.join(scenarios)} on {', '.join(lanes)}" if len(alike) > 1 else ""
         yield f"each launch{where}: {used}"
-
-
-def _names(row: VersionRow) -> tuple[str, str]:
-    return row.variant.scenario.name, str(row.lane)
 
 
 def _used(row: VersionRow, processor: str) -> str:

@@ -184,8 +184,8 @@ def hides_a_change(launches: Launches, *, limits: Limits, steps: Steps, most: in
     return None
 
 
-def _is_range(limit: MetricLimit | None) -> bool:
-    return limit is not None and limit.rule in ("rise", "drop", "change")
+def _is_range(limit: MetricLimit) -> bool:
+    return limit.rule in ("rise", "drop", "change")
 
 
 def _metrics(launches: Launches, *, limits: Limits, steps: Steps, apart: Collection[int] = ()) -> list[_Metric]:

@@ -27,8 +27,8 @@ OPTIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Typed:
-    """What a user typed to have a matrix file made: the options of `harness try` by their names, and `command`, the
-    words after `--`.
+    """The words from which a matrix file is made: the options of `harness try` by their names, and `command`, which
+    stands after `--`.
 
     `made_by`: the whole command line; `folder`: where the files are, as the matrix file names it. With `vary`, there
     are no `versions`. `files` are copied in beside those that the command names; those in `without` are not. `beside`:
